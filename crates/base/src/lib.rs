@@ -32,5 +32,5 @@ pub mod wait;
 pub use changed::Changed;
 pub use clock::Timestamp;
 pub use ids::{BatchNo, CommitNo, Epoch, InodeNo, Lsn, TreeId};
-pub use receipt::{Escape, Receipt};
+pub use receipt::{LogFallback, Receipt};
 pub use units::{BLOCK_SIZE, BlockNo, BlockRange};

@@ -11,7 +11,7 @@ use crate::{BatchNo, show};
 
 /// Why an fsync was not answered by the log alone. Each is counted; the first two are expected to be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Escape {
+pub enum LogFallback {
     /// The log had no room; a commit made some.
     LogFull,
     /// More had changed than one batch may hold.
@@ -20,22 +20,22 @@ pub enum Escape {
     Moved,
 }
 
-impl Escape {
+impl LogFallback {
     /// The reason, as a part of a sentence.
     pub fn why(self) -> &'static str {
         match self {
-            Escape::LogFull => "the log had no room",
-            Escape::TooLarge => "more had changed than one batch of the log may hold",
-            Escape::Moved => "a range was collapsed or inserted, which only a commit can say",
+            LogFallback::LogFull => "the log had no room",
+            LogFallback::TooLarge => "more had changed than one batch of the log may hold",
+            LogFallback::Moved => "a range was collapsed or inserted, which only a commit can say",
         }
     }
 
     /// The counter that counts it.
     pub fn name(self) -> &'static str {
         match self {
-            Escape::LogFull => "log_full",
-            Escape::TooLarge => "log_too_large",
-            Escape::Moved => "log_moved",
+            LogFallback::LogFull => "log_full",
+            LogFallback::TooLarge => "log_too_large",
+            LogFallback::Moved => "log_moved",
         }
     }
 }
@@ -43,17 +43,17 @@ impl Escape {
 /// What an fsync cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// The batch that made it durable; `None` when nothing was undurable, or after an escape.
+    /// The batch that made it durable; `None` when nothing was undurable, or after an fallback.
     pub batch: Option<BatchNo>,
     /// Whether this fsync wrote the batch, or made the commit; otherwise it waited for another thread that did.
     pub led: bool,
     /// Why a commit was needed.
-    pub escape: Option<Escape>,
+    pub fallback: Option<LogFallback>,
     /// Bytes of file data that this fsync wrote to its location.
     pub data_bytes: u64,
     /// Write calls for them.
     pub data_writes: u64,
-    /// Bytes of the batch, headers and padding included. After an escape these three are what the device was asked for
+    /// Bytes of the batch, headers and padding included. After an fallback these three are what the device was asked for
     /// while the commit was made.
     pub log_bytes: u64,
     /// Write calls for the batch.
@@ -79,14 +79,14 @@ pub struct Receipt {
 impl Receipt {
     /// Whether nothing was undurable, and nothing was done.
     pub fn is_clean(&self) -> bool {
-        self.batch.is_none() && self.escape.is_none()
+        self.batch.is_none() && self.fallback.is_none()
     }
 
-    /// Every number by its name, for programs. A batch or an escape that was not needed has no name here.
+    /// Every number by its name, for programs. A batch or an fallback that was not needed has no name here.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         fields.extend(self.batch.map(|batch| ("batch", batch.to_string())));
-        fields.extend(self.escape.map(|escape| ("escape", escape.name().to_owned())));
+        fields.extend(self.fallback.map(|fallback| ("fallback", fallback.name().to_owned())));
         fields.push(("led", self.led.to_string()));
         let numbers = [
             ("data_bytes", self.data_bytes),
@@ -109,11 +109,11 @@ impl Receipt {
     /// What it cost and why, one statement after the other.
     pub fn statements(&self) -> Vec<String> {
         let mut said = Vec::new();
-        if let Some(escape) = self.escape {
-            let why = escape.why();
-            let expected = match escape {
-                Escape::Moved => "",
-                Escape::LogFull | Escape::TooLarge => ", which is not expected",
+        if let Some(fallback) = self.fallback {
+            let why = fallback.why();
+            let expected = match fallback {
+                LogFallback::Moved => "",
+                LogFallback::LogFull | LogFallback::TooLarge => ", which is not expected",
             };
             said.push(format!("a commit instead of a batch of the log: {why}{expected}"));
         } else if let Some(batch) = self.batch {
@@ -188,7 +188,7 @@ mod tests {
     const LED: Receipt = Receipt {
         batch: Some(BatchNo(7)),
         led: true,
-        escape: None,
+        fallback: None,
         data_bytes: 65536,
         data_writes: 1,
         log_bytes: 512,
@@ -231,12 +231,12 @@ mod tests {
         let clean = Receipt::default();
         assert!(clean.is_clean());
         assert_eq!(clean.to_string(), "nothing was undurable: no write to the log and no flush");
-        for escape in [Escape::LogFull, Escape::TooLarge, Escape::Moved] {
-            let receipt = Receipt { escape: Some(escape), ..Receipt::default() };
+        for fallback in [LogFallback::LogFull, LogFallback::TooLarge, LogFallback::Moved] {
+            let receipt = Receipt { fallback: Some(fallback), ..Receipt::default() };
             assert!(!receipt.is_clean());
             let said = receipt.to_string();
-            let is_expected = escape == Escape::Moved;
-            assert!(said.contains(escape.why()), "{said}");
+            let is_expected = fallback == LogFallback::Moved;
+            assert!(said.contains(fallback.why()), "{said}");
             assert_ne!(said.ends_with("not expected"), is_expected, "{said}");
         }
     }
@@ -246,12 +246,12 @@ mod tests {
         let fields = LED.fields();
         let value = |name: &str| fields.iter().find(|(of, _)| *of == name).map(|(_, v)| v.as_str());
         assert_eq!(
-            (value("batch"), value("led"), value("escape")),
+            (value("batch"), value("led"), value("fallback")),
             (Some("7"), Some("true"), None)
         );
         assert_eq!((value("log_bytes"), value("flush_ns")), (Some("512"), Some("600000")));
-        let escape = Receipt { escape: Some(Escape::LogFull), ..Receipt::default() };
-        assert!(escape.fields().contains(&("escape", "log_full".into())));
-        assert!(!escape.fields().iter().any(|(name, _)| *name == "batch"));
+        let fallback = Receipt { fallback: Some(LogFallback::LogFull), ..Receipt::default() };
+        assert!(fallback.fields().contains(&("fallback", "log_full".into())));
+        assert!(!fallback.fields().iter().any(|(name, _)| *name == "batch"));
     }
 }

@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 
 use crate::control_socket::ControlSocket;
 use crate::control_socket::connect::{Peer, peer};
-use crate::door;
+use crate::descriptor_filter;
 
 /// Callers that are answered at once: of root, and of the user of the daemon; of another user; of all others together.
 const OF_TRUSTED: usize = 64;
@@ -242,7 +242,7 @@ impl AnswerSlot<'_> {
         let wait = self.callers.state.lock().wait(self.user);
         std::thread::sleep(wait);
         let opened = stream.try_clone().and_then(|direct| {
-            let (door, stream) = door::open(stream, &self.callers.volume)?;
+            let (door, stream) = descriptor_filter::open(stream, &self.callers.volume)?;
             Ok((door, stream, direct))
         });
         match opened {

@@ -12,7 +12,7 @@
 //! [`metrics`] serves what daemons have counted.
 //!
 //! The program is run again for what needs a process: `mount --detached`, `ask`, `door`, `watchdog` and `private` are its arguments, and a crate
-//! with a `main` ignores SIGXFSZ first and hands these on to [`start::detached`], [`ask::run`], [`door::run`],
+//! with a `main` ignores SIGXFSZ first and hands these on to [`start::detached`], [`ask::run`], [`descriptor_filter::run`],
 //! [`watch`](holdfast_fuse::connection::watch) and [`private_mount::become_command`].
 //!
 //! Prints nothing but its log, and knows no help: what fails is a [`Failure`](holdfast_service::outcome::Failure), what is to be told goes to the caller.
@@ -22,13 +22,13 @@ pub mod ask;
 pub mod ask_all;
 mod bounds;
 mod callers;
-mod calls;
+mod seccomp;
 pub mod client;
 mod commands;
 mod control_socket;
 pub mod descriptors;
 pub mod dispatch;
-pub mod door;
+pub mod descriptor_filter;
 mod host;
 pub mod hung;
 pub mod interrupt;
@@ -41,8 +41,8 @@ pub mod private_mount;
 pub mod recovery;
 mod release;
 pub mod report;
-mod rights;
-pub mod rings;
+mod drop_privileges;
+pub mod uring;
 mod serve;
 mod mount_list;
 mod settle;

@@ -18,11 +18,11 @@ use rustix::process::geteuid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::control_socket::ControlSocket;
-use crate::host::{Host, carried_out, keep, mount_options};
+use crate::host::{Host, duplicate_requests, keep, mount_options};
 use crate::mount_options::DaemonOptions;
-use crate::rings::tell_transport;
 use crate::supervisor_link::{Begun, Left, TakenOver};
 use crate::table::{Asks, Event, Mounting, New, Table};
+use crate::uring::tell_transport;
 use crate::{MOUNT_FAILED, opening, recovery};
 
 /// How long waiters for the end of a mount may take to hear of it.
@@ -171,8 +171,9 @@ fn first(
         _ => None,
     };
     let user = geteuid().as_raw();
-    let carried_out = carried_out(host).context("the volume").map_err(failed)?;
-    let fuse_options = FuseOptions { carried_out, ..mount_options(host, options, &engine, user) };
+    let duplicate_requests = duplicate_requests(host).context("the volume").map_err(failed)?;
+    let fuse_options =
+        FuseOptions { duplicate_requests, ..mount_options(host, options, &engine, user) };
     let tree = match &branch {
         Some(branch) => (*branch, true),
         None => (engine.tree_number(), false),

@@ -1,6 +1,6 @@
 //! Waits until a daemon has what the kernel was made to send of mappings: syncfs(2) sends it, and does not wait for the answers.
 //!
-//! The daemon says which of its threads may have a read or a write in hand, and never waits itself (`fuse/src/page_writes.rs` has the
+//! The daemon says which of its threads may have a read or a write in hand, and never waits itself (`fuse/src/quiescence.rs` has the
 //! argument). Here each of them is waited for, and asked again until no data has come between two answers.
 
 use std::collections::BTreeSet;

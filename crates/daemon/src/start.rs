@@ -172,7 +172,7 @@ pub fn detached(
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").context("/")?;
         surroundings::leave();
-        rights::of_daemon();
+        drop_privileges::of_daemon();
         let begun = match stands {
             Supervision::Alone => None,
             Supervision::Above => return supervise(volume, options, linger),
@@ -217,7 +217,7 @@ fn supervise(volume: &Path, options: &DaemonOptions, linger: bool) -> Outcome {
 /// It is not mounted, or not everything could be written.
 pub fn foreground(volume: &Path, dir: &Path, options: &DaemonOptions, linger: bool) -> Outcome {
     log::to_stderr(options.log.as_deref())?;
-    rights::of_daemon();
+    drop_privileges::of_daemon();
     let served = serve(volume, dir, options, linger, None, |_| {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());
         tell_systemd();

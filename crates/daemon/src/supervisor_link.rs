@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use holdfast_base::Lsn;
 use holdfast_control::Name;
-use holdfast_fuse::{CarriedOut, Handed, Mounted, Session};
+use holdfast_fuse::{DuplicateRequests, Handed, Mounted, Session};
 use holdfast_service::outcome::plain_words;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -49,14 +49,14 @@ pub(super) struct Begun {
 pub(super) struct Left {
     pub(super) kept: Kept,
     fuse: OwnedFd,
-    carried_out: OwnedFd,
+    duplicate_requests: OwnedFd,
     ends: Option<OwnedFd>,
 }
 
 /// What is known of the requests of all mounts that are left, as soon as the volume is recovered. Changes that are made from then on
 /// have the numbers of those that were lost, and must not be taken for them, should this process die as well.
 #[derive(Clone, Default)]
-pub(super) struct TakenOver(Arc<Mutex<VecDeque<io::Result<CarriedOut>>>>);
+pub(super) struct TakenOver(Arc<Mutex<VecDeque<io::Result<DuplicateRequests>>>>);
 
 impl TakenOver {
     /// What takes over, when it is told where history ends.
@@ -67,18 +67,18 @@ impl TakenOver {
         &self,
         left: &[Left],
     ) -> io::Result<impl Fn(u64) + Send + Sync + 'static> {
-        let files = left.iter().map(|left| left.carried_out.try_clone());
+        let files = left.iter().map(|left| left.duplicate_requests.try_clone());
         let files = Mutex::new(files.collect::<io::Result<Vec<_>>>()?);
         let all = Arc::clone(&self.0);
         Ok(move |lsn| {
             let files = std::mem::take(&mut *files.lock());
-            let taken = files.into_iter().map(|file| CarriedOut::take_over(file, Lsn(lsn)));
+            let taken = files.into_iter().map(|file| DuplicateRequests::take_over(file, Lsn(lsn)));
             all.lock().extend(taken);
         })
     }
 
     /// That of the next mount.
-    pub(super) fn next(&self) -> io::Result<CarriedOut> {
+    pub(super) fn next(&self) -> io::Result<DuplicateRequests> {
         let next = self.0.lock().pop_front();
         next.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
@@ -122,8 +122,8 @@ impl Supervisor {
             let (kept, descriptors): (Kept, _) = receive_handed(&socket, MESSAGE_MAX, PATIENCE)?;
             let mut descriptors = descriptors.into_iter();
             let mut next = || descriptors.next();
-            let (fuse, carried_out) = next().zip(next()).ok_or_else(missing)?;
-            mounts.push(Left { kept, fuse, carried_out, ends: next() });
+            let (fuse, duplicate_requests) = next().zip(next()).ok_or_else(missing)?;
+            mounts.push(Left { kept, fuse, duplicate_requests, ends: next() });
         }
         let last = mounts.iter().map(|it| it.kept.number).max();
         let supervisor = Arc::new(Supervisor {
@@ -162,7 +162,7 @@ impl Supervisor {
     pub(super) fn keep(
         self: &Arc<Self>,
         session: &Session,
-        carried_out: &CarriedOut,
+        duplicate_requests: &DuplicateRequests,
         kept: Kept,
     ) -> Keeping {
         let (handed, ends) = session.to_hand();
@@ -171,7 +171,7 @@ impl Supervisor {
         let dir = Name(handed.dir.as_os_str().as_bytes().into());
         let kept = Kept { number, dir, agreed: (agreed.offered, agreed.taken), ..kept };
         let (fuse, ends) = (session.connection(), ends.as_ref().map(AsFd::as_fd));
-        let descriptors = [Some(fuse), Some(carried_out.as_fd()), ends];
+        let descriptors = [Some(fuse), Some(duplicate_requests.as_fd()), ends];
         self.tell(&Message::Keep(kept), &descriptors.into_iter().flatten().collect::<Vec<_>>());
         self.keeps(number)
     }

@@ -5,7 +5,7 @@
 //! A third copy lies at the end of the volume, for one that has lost its first MiB.
 
 mod commit;
-mod judge;
+mod validate;
 
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, InodeNo, Lsn, Timestamp};
 use uuid::Uuid;

@@ -11,7 +11,7 @@
 //! mount point: the kernel would ask the very threads that wait for it.
 
 mod caller;
-pub mod carried_out;
+pub mod duplicate_requests;
 pub mod connection;
 mod flags;
 mod fsyncs;
@@ -23,7 +23,7 @@ mod mount_point;
 mod mountinfo;
 mod notices;
 pub mod owners;
-mod page_writes;
+mod quiescence;
 pub mod options;
 pub mod server;
 pub mod session;
@@ -34,7 +34,7 @@ mod troubles;
 pub mod transport;
 mod watch;
 
-pub use carried_out::CarriedOut;
+pub use duplicate_requests::DuplicateRequests;
 pub use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
 pub use holdfast_wire::connection::{connect, unconnected};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use holdfast_base::parallel::processors;
 use holdfast_base::switch::{Opens, SnapDir, Squash, Transport};
 
-use crate::carried_out::CarriedOut;
 use crate::connection::Watchdog;
+use crate::duplicate_requests::DuplicateRequests;
 use crate::interface::Controlled;
 use crate::notices::Tellers;
 use crate::owners::Owners;
@@ -59,7 +59,7 @@ pub struct FuseOptions {
     pub handover: bool,
     /// Where is noted which requests were carried out, if another process is to go on with the mount should this one die. Then the
     /// kernel opens files, and requests come through /dev/fuse.
-    pub carried_out: Option<Arc<CarriedOut>>,
+    pub duplicate_requests: Option<Arc<DuplicateRequests>>,
     /// Security labels for the kernel, each `context=...` or one of its kin, quoted as mount(8) does. For root only.
     pub labels: Vec<String>,
     /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 16.
@@ -165,7 +165,7 @@ impl Default for FuseOptions {
             sync: false,
             dirsync: false,
             handover: false,
-            carried_out: None,
+            duplicate_requests: None,
             labels: Vec::new(),
             threads: None,
             spin: default_spin(processors()),

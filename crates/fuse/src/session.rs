@@ -307,7 +307,7 @@ fn expect_checked(options: &FuseOptions) -> io::Result<()> {
 fn usual_ways(options: &FuseOptions) -> Ways {
     let ring_bytes = transport::MAX_WRITE as usize;
     // A ring belongs to the process that has made it, and so do handles of files.
-    let (transport, opens) = match options.carried_out {
+    let (transport, opens) = match options.duplicate_requests {
         Some(_) => (Transport::Device, Opens::Kernel),
         None => (options.transport, options.opens),
     };

@@ -109,7 +109,7 @@ pub use dir::Dir;
 pub use error::errno;
 pub use file::File;
 pub use hold::Hold;
-pub use holdfast_base::{Escape, Receipt};
+pub use holdfast_base::{LogFallback, Receipt};
 /// The number of the branch that a volume has from the start, `main` unless it was renamed.
 pub use holdfast_format::item::lineage::MAIN as FIRST_BRANCH;
 pub use holdfast_posix::{

@@ -26,17 +26,17 @@ mod ring_places;
 mod rewrite;
 mod round;
 mod superblocks;
-mod table;
+mod descriptions;
 mod undo;
 mod walk;
 mod watched;
 mod write;
 
 pub use copies::Unmended;
+pub use descriptions::answer;
 pub use error::RepairError;
 pub use plan::Repair;
 pub use refuse::why_not;
-pub use table::answer;
 pub use undo::{Undo, UndoError, Undone};
 pub use write::Planned;
 

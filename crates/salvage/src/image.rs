@@ -18,9 +18,9 @@ use holdfast_format::{NodeView, Signpost, Stored, Superblock};
 
 use crate::error::SalvageError;
 use crate::progress::Progress;
+use crate::redact::scrub;
 use crate::scan::Scan;
 use crate::scramble::{Gathering, Scrambled};
-use crate::scrub::scrub;
 use crate::state::{Choice, volume};
 use crate::tolerant::Tolerant;
 
@@ -250,7 +250,7 @@ impl Imaging<'_, '_, '_> {
         let (good, bad): (Vec<BlockRange>, Vec<BlockRange>) =
             places.partition(|place| self.holds(*place, bytes));
         if !self.content {
-            scrub(bytes, self.names.as_ref());
+            redact(bytes, self.names.as_ref());
         }
         self.imaged.nodes += 1;
         for place in good {

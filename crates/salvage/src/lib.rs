@@ -34,7 +34,7 @@ mod roots;
 mod salvaged;
 mod scan;
 mod scramble;
-mod scrub;
+mod redact;
 mod state;
 mod tolerant;
 mod walk;

@@ -13,8 +13,8 @@ use holdfast_format::{Malformed, Stored};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use crate::discard::Wanting;
+use crate::dropped_extents::{Counts, DroppedExtents};
 use crate::error::LineageError;
-use crate::given_up::{Counts, GivenUp};
 use crate::room::{Tries, keep_roots, slots_at_most};
 use crate::space::alloc::Space;
 use crate::space::promise::Wanted;
@@ -340,8 +340,8 @@ impl Inner {
         let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
         forest.carry_out_all(tree, &transaction.changes, slots);
         keep_roots(&forest, &mut space);
-        let given_up = GivenUp::of(forest.trees.get(tree), &transaction.dropped);
-        self.change_blocks(&mut space, &given_up, &transaction.unwritten);
+        let dropped_extents = DroppedExtents::of(forest.trees.get(tree), &transaction.dropped);
+        self.change_blocks(&mut space, &dropped_extents, &transaction.unwritten);
         // First all of them: one that is dropped takes the lock of the space.
         let published: Vec<_> = transaction.placed.into_iter().map(Allocated::published).collect();
         for (range, promised_to, growth) in published {
@@ -361,7 +361,7 @@ impl Inner {
         let waits = {
             let mut pending = self.pending.lock();
             let Transaction { changes, taken, moves, .. } = transaction;
-            pending.add(lsn, counts, &changes, taken, given_up);
+            pending.add(lsn, counts, &changes, taken, dropped_extents);
             if moves && !mutants::is(Mutant::MoveLogged) {
                 pending.has_moved();
             }
@@ -393,10 +393,10 @@ impl Inner {
     fn change_blocks(
         &self,
         space: &mut Space,
-        given_up: &GivenUp,
+        dropped_extents: &DroppedExtents,
         unwritten: &[(BlockRange, Epoch)],
     ) {
-        for range in given_up.ranges() {
+        for range in dropped_extents.ranges() {
             space.free_data(range);
             self.log_resident.forget(range);
         }

@@ -1,8 +1,8 @@
 //! Free space goes back to the device, or to the host of an image: by a thread of its own, and when it is asked for.
 //!
 //! ```text
-//!  a commit or checkpoint frees blocks -> their pieces are stale -> they stay untouched for a while
-//!    -> set aside -> discard, no lock held -> free again, or hidden until the host is asked
+//!  a commit or checkpoint frees blocks -> their pieces are discardable -> they stay untouched for a while
+//!    -> set aside -> discard, no lock held -> free again, or unbacked until the host is asked
 //! ```
 //!
 //! A discard is no promise: whatever becomes of it, the volume is what it was, and only space is lost that a later
@@ -243,7 +243,7 @@ impl Inner {
     /// the device, and those blocks, as soon as the volume is left.
     pub(crate) fn discard_at_close(&self) {
         self.discarder.end();
-        // The thread gives up what it has not begun, which is stale again.
+        // The thread gives up what it has not begun, which is discardable again.
         drop(self.discarder.one.lock());
         if self.discarder.is_on() {
             let until = Deadline::after(CLOSE_MAX);

@@ -20,7 +20,7 @@ mod need;
 mod create;
 mod commit;
 mod groups;
-mod given_up;
+mod dropped_extents;
 mod lineage;
 mod branch;
 mod difference;
@@ -83,7 +83,7 @@ pub use ring_parts::RingName;
 pub use scrub::{BadRing, Damaged, Listener, Scrub, Scrubbed};
 pub use shrink::{Shrinking, shrink};
 pub use space::{
-    Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
+    Allocated, Delayed, LoggedBlock, MetadataReservation, Reservation, SpaceUse, Unwritten, Written,
 };
 pub use step::Step;
 pub use transaction::Transaction;

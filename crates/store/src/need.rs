@@ -27,13 +27,13 @@ pub enum Need {
         blocks: u64,
         /// How many of them the branch will refer to more than now: the others come in place of blocks that it has.
         growth: u64,
-        /// What waits from now on, until its [`crate::KeptNodes`] is dropped.
+        /// What waits from now on, until its [`crate::MetadataReservation`] is dropped.
         delayed: Delayed,
     },
     /// As [`Need::Delay`], for blocks that the file has reserved: it needs no others, and may use the nodes that are kept
     /// for such items.
     Fill {
-        /// What waits from now on, until its [`crate::KeptNodes`] is dropped.
+        /// What waits from now on, until its [`crate::MetadataReservation`] is dropped.
         delayed: Delayed,
     },
     /// Carries out what was promised before (delayed writes). May use the emergency reserve for nodes.

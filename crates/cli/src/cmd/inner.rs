@@ -66,7 +66,7 @@ pub(super) fn private(args: &Private) -> Outcome {
 
 pub(super) fn door(args: &Door) -> Outcome {
     let is_block_device = args.kind == "block";
-    door::run(&HostFile { device: args.device, inode: args.inode, is_block_device })
+    descriptor_filter::run(&HostFile { device: args.device, inode: args.inode, is_block_device })
 }
 
 pub(super) fn watchdog(args: &Watchdog) -> Outcome {

@@ -3,7 +3,7 @@
 mod conversation;
 mod lineage;
 mod pipes;
-mod pump;
+mod relay;
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use rustix::fs::OFlags;
 pub use self::conversation::Conversation;
 use self::pipes::Here;
 pub use self::pipes::{Input, Pipes};
-use self::pump::Ran;
+use self::relay::Ran;
 use crate::control_socket::message::{self, DaemonAnswer, Question};
 use crate::control_socket::{Daemon, HELLO, OTHER_VERSION, id};
 use crate::mounts::{self, Mount};
@@ -208,7 +208,7 @@ impl Located {
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted, is_question);
         // The mount of a question may answer it.
         let goes_on = self.mount.is_none() || is_question;
-        Ok(match pump::run(daemon.stream.as_fd(), pipes, self.note, &hand_over) {
+        Ok(match relay::run(daemon.stream.as_fd(), pipes, self.note, &hand_over) {
             Ok(Ran::NotBegun(why)) => return why.map_or(Ok(None), Err),
             // It was unmounted a moment ago, and its daemon had not noticed yet.
             Ok(Ran::Cut(_)) if goes_on => None,

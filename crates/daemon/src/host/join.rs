@@ -14,7 +14,9 @@ use holdfast::Volume;
 use holdfast_fuse::{FuseOptions, Handed, Mounted, Session};
 use holdfast_service::outcome::printable;
 
-use super::{CLOSING, Host, No, PATIENCE, asks, carried_out, close, keep, mount_options, words};
+use super::{
+    CLOSING, Host, No, PATIENCE, asks, close, duplicate_requests, keep, mount_options, words,
+};
 use crate::callers::is_trusted;
 use crate::control_socket::message::{self, DaemonAnswer, Join, QUESTION_MAX, Question};
 use crate::mount_list;
@@ -123,7 +125,7 @@ impl Host {
         // What a stranger says of a mount that is not to be seen may be true of another one.
         let device = device.filter(|it| is_trusted(user) || mounted.device() == Some(it));
         let fuse_options = FuseOptions {
-            carried_out: carried_out(self).map_err(|error| words(&error))?,
+            duplicate_requests: duplicate_requests(self).map_err(|error| words(&error))?,
             ..mount_options(self, options, &engine, user)
         };
         let session = Session::start(engine, (fuse, mounted), &fuse_options);

@@ -20,7 +20,9 @@ use holdfast_base::InodeNo;
 use holdfast_base::user_namespace::{knows_group, knows_user};
 use holdfast_device::HostFile;
 use holdfast_fuse::connection::Watchdog;
-use holdfast_fuse::{CarriedOut, FuseOptions, Owners, Report, Requests, Session, SharedThreads};
+use holdfast_fuse::{
+    DuplicateRequests, FuseOptions, Owners, Report, Requests, Session, SharedThreads,
+};
 use holdfast_service::outcome::plain_words;
 use parking_lot::RwLock;
 use rustix::process::{Signal, getpid, kill_process};
@@ -119,8 +121,8 @@ pub(super) fn mount_options(
 }
 
 /// Where is noted which requests of a new mount were carried out, if a supervisor keeps it.
-pub(super) fn carried_out(host: &Host) -> io::Result<Option<Arc<CarriedOut>>> {
-    host.table.supervisor().map(|_| CarriedOut::new().map(Arc::new)).transpose()
+pub(super) fn duplicate_requests(host: &Host) -> io::Result<Option<Arc<DuplicateRequests>>> {
+    host.table.supervisor().map(|_| DuplicateRequests::new().map(Arc::new)).transpose()
 }
 
 /// Has the supervisor keep a mount, if there is one.
@@ -141,7 +143,7 @@ pub(super) fn keep(
         user: *user,
         ..Kept::default()
     };
-    Some(host.table.supervisor()?.keep(session, options.carried_out.as_deref()?, kept))
+    Some(host.table.supervisor()?.keep(session, options.duplicate_requests.as_deref()?, kept))
 }
 
 /// In a user namespace that has no number for the volume's owner no user could write, so everything is shown as the user's who

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::Volume;
-use holdfast_fuse::{CarriedOut, FuseOptions, Session};
+use holdfast_fuse::{DuplicateRequests, FuseOptions, Session};
 
 use super::{Host, asks, close, mount_options};
 use crate::bounds::bound;
@@ -23,19 +23,19 @@ pub(crate) struct Held {
     volume: Volume,
     place: MountSlot,
     options: DaemonOptions,
-    carried_out: Arc<CarriedOut>,
+    duplicate_requests: Arc<DuplicateRequests>,
 }
 
 impl Host {
     /// Takes the place of a mount that is left, and opens its branch or snapshot if that is not `opened`: from then on nothing deletes
-    /// it or gives it another head as if it were not mounted. `carried_out`: which of its requests were.
+    /// it or gives it another head as if it were not mounted. `duplicate_requests`: which of its requests were.
     ///
     /// # Errors
     /// It cannot go on.
     pub(crate) fn hold(
         &self,
         left: &Left,
-        carried_out: io::Result<CarriedOut>,
+        duplicate_requests: io::Result<DuplicateRequests>,
         opened: Option<Volume>,
     ) -> io::Result<Held> {
         let kept = &left.kept;
@@ -63,8 +63,8 @@ impl Host {
                 all.open(kept.tree, &options.volume().resumed(deaths))?
             }
         };
-        let carried_out = Arc::new(carried_out?);
-        Ok(Held { volume, place, options, carried_out })
+        let duplicate_requests = Arc::new(duplicate_requests?);
+        Ok(Held { volume, place, options, duplicate_requests })
     }
 
     /// Goes on with a mount of a daemon that has died. Those that its directory may lie in must have gone on.
@@ -75,11 +75,11 @@ impl Host {
         let dir = left.dir();
         let (kept, mounted) = left.into_parts();
         // The place goes last.
-        let Held { mut place, volume, options, carried_out } = held?;
+        let Held { mut place, volume, options, duplicate_requests } = held?;
         let engine = volume.engine()?;
         engine.set_atime(options.atime.unwrap_or(holdfast::Atime::Relative), !options.nodiratime);
         let fuse_options = FuseOptions {
-            carried_out: Some(carried_out),
+            duplicate_requests: Some(duplicate_requests),
             ..mount_options(self, &options, &engine, kept.user)
         };
         let session = Session::resume(engine, mounted, &fuse_options, kept.agreed())?;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Programs see a pause. With `handover` no change that was answered is lost with the daemon, and those that were not come
-//! again ([`holdfast_fuse::carried_out`]). A daemon that ends by itself has unmounted, or says why it cannot serve: then its
+//! again ([`holdfast_fuse::duplicate_requests`]). A daemon that ends by itself has unmounted, or says why it cannot serve: then its
 //! supervisor ends as well.
 
 pub(crate) mod message;

@@ -59,7 +59,7 @@ use crate::interface::{Answer, Entry, Errno, Kernel, NodeId, Request};
 use crate::interrupts::Interrupts;
 use crate::notices::{Notice, Notices};
 use crate::options::FuseOptions;
-use crate::page_writes::PageWrites;
+use crate::quiescence::PageWrites;
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
 use crate::troubles::{self, Troubles};

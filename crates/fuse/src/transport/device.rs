@@ -32,8 +32,8 @@ use super::backoff::with_backoff;
 use super::effect::effect;
 use super::ending::Ending;
 use super::readers::{Next, Reader, Readers};
-use super::rings::Rings;
 use super::to_kernel::ToKernel;
+use super::uring::Rings;
 use super::{Ways, answer, dispatch, fsync, kind, stale};
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
@@ -123,7 +123,7 @@ fn settle(fuse: &Arc<OwnedFd>, server: &Server, agreed: &Agreed) -> io::Result<(
     if !agreed.offers(flag::NO_OPENDIR_SUPPORT) {
         server.set_kernel_needs_opendir();
     }
-    if server.options.carried_out.is_some() {
+    if server.options.duplicate_requests.is_some() {
         expect_to_outlive(server, agreed)?;
     }
     server.set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))
@@ -262,7 +262,7 @@ fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool
     if !is_asked {
         flags |= flag::NO_OPEN_SUPPORT;
     }
-    if server.options.carried_out.is_some() {
+    if server.options.duplicate_requests.is_some() {
         flags |= flag::HAS_RESEND;
     }
     if has_rings {
@@ -279,7 +279,7 @@ fn read_requests(
 ) -> io::Result<()> {
     let new_buffer = || {
         let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
-        if server.options.carried_out.is_some() {
+        if server.options.duplicate_requests.is_some() {
             // A kill while a request comes into pages that are not there would end the request with EIO.
             buffer.fill(1);
         }

@@ -14,7 +14,7 @@ use super::act::{act, file, told};
 use super::answer::Out;
 use super::convert::{self, Names};
 use super::{again, stale, synchronous, within};
-use crate::carried_out::Noted;
+use crate::duplicate_requests::Noted;
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
 use crate::troubles;
@@ -92,7 +92,7 @@ pub(super) fn call_noting(
                 Some(answer) => (answer, None),
                 None => {
                     let act = || stale::judged(op, answer(server, header, op));
-                    let (answer, noted) = again::once(server, header, op, act);
+                    let (answer, noted) = resend::once(server, header, op, act);
                     (told(server, header, op, answer), noted)
                 }
             };

@@ -12,7 +12,7 @@
 //! allowed it (`enable_uring` of the module `fuse`).
 
 mod act;
-mod again;
+mod resend;
 mod backoff;
 mod answer;
 mod convert;
@@ -26,7 +26,7 @@ mod lone;
 mod panics;
 mod processors;
 pub(crate) mod readers;
-mod rings;
+mod uring;
 mod stale;
 mod synchronous;
 mod to_kernel;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_device::{Device, DeviceError, FileDevice, OpenMode, forward};
-use holdfast_fuse::{Agreed, CarriedOut, FuseOptions, Handed, Mounted, Session};
+use holdfast_fuse::{Agreed, DuplicateRequests, FuseOptions, Handed, Mounted, Session};
 use holdfast_posix::{FileSystem, MountOptions};
 use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 use rustix::process::{Signal, getpid, kill_process};
@@ -81,13 +81,14 @@ fn serve(dir: &Path) {
     let before = std::env::var(AGREED).ok();
     let options = MountOptions { resumed: before.is_some().into(), ..options() };
     let fs = Arc::new(FileSystem::mount(device, options).unwrap());
-    let carried_out = std::env::var(CARRIED_OUT).unwrap();
-    let carried_out: OwnedFd =
-        File::options().read(true).write(true).open(carried_out).unwrap().into();
-    let carried_out = CarriedOut::take_over(carried_out, fs.recovered()).unwrap();
+    let duplicate_requests = std::env::var(CARRIED_OUT).unwrap();
+    let duplicate_requests: OwnedFd =
+        File::options().read(true).write(true).open(duplicate_requests).unwrap().into();
+    let duplicate_requests =
+        DuplicateRequests::take_over(duplicate_requests, fs.recovered()).unwrap();
     let options = FuseOptions {
         handover: true,
-        carried_out: Some(Arc::new(carried_out)),
+        duplicate_requests: Some(Arc::new(duplicate_requests)),
         ..FuseOptions::default()
     };
     let handed = Handed { dir: dir.join("mnt"), device: None };
@@ -112,7 +113,7 @@ struct Supervised {
     said: Option<Lines<BufReader<ChildStdout>>>,
     agreed: Option<String>,
     fuse: OwnedFd,
-    carried_out: CarriedOut,
+    duplicate_requests: DuplicateRequests,
     // Before `dir`, which is removed.
     _mounted: Mounted,
     dir: tempfile::TempDir,
@@ -128,13 +129,13 @@ impl Supervised {
         fs::create_dir(dir.path().join("mnt")).unwrap();
         let mounted = holdfast_fuse::mount(&dir.path().join("mnt"), &FuseOptions::default());
         let (fuse, _mounted) = mounted.unwrap();
-        let carried_out = CarriedOut::new().unwrap();
+        let duplicate_requests = DuplicateRequests::new().unwrap();
         let mut new = Supervised {
             server: Command::new("true").spawn().unwrap(),
             said: None,
             agreed: None,
             fuse,
-            carried_out,
+            duplicate_requests,
             _mounted,
             dir,
         };
@@ -145,12 +146,13 @@ impl Supervised {
     /// Starts the next process, and returns when it serves.
     fn start(&mut self) {
         self.server.wait().unwrap();
-        let (pid, carried_out) = (std::process::id(), self.carried_out.as_fd().as_raw_fd());
+        let (pid, duplicate_requests) =
+            (std::process::id(), self.duplicate_requests.as_fd().as_raw_fd());
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", TEST, "--nocapture"])
             .env(SERVES, self.dir.path())
-            .env(CARRIED_OUT, format!("/proc/{pid}/fd/{carried_out}"))
+            .env(CARRIED_OUT, format!("/proc/{pid}/fd/{duplicate_requests}"))
             .stdin(self.fuse.try_clone().unwrap())
             .stdout(Stdio::piped());
         if let Some(agreed) = &self.agreed {

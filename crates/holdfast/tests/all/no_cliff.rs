@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use holdfast::device::{Device, DeviceError, MemoryDevice};
 use holdfast::{
-    Batching, CreateOptions, Dir, Escape, File, FileTimes, FileType, OpenOptions, Permissions,
+    Batching, CreateOptions, Dir, File, FileTimes, FileType, LogFallback, OpenOptions, Permissions,
     RenameFlags, Volume, VolumeOptions, XattrFlags,
 };
 use holdfast_base::prng::Prng;
@@ -536,7 +536,7 @@ fn a_full_log_is_counted_and_durable() {
         commit.join().unwrap().unwrap();
         fsyncs.join().unwrap()
     });
-    assert_eq!(receipt.escape, Some(Escape::LogFull));
+    assert_eq!(receipt.escape, Some(LogFallback::LogFull));
     assert!(logged >= 50, "only {logged} batches of 4.5 KiB found room in 256 KiB");
     assert_eq!((counter(&volume, "log_full"), counter(&volume, "log_too_large")), (1, 0));
     let found = after_a_power_cut(&gate).read("/f").unwrap();

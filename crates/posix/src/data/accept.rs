@@ -116,7 +116,7 @@ pub(crate) fn accept(
             drop(promised.split(surplus));
             content.add_reserved(promised);
         }
-        if let Some(nodes) = room.kept_nodes.take() {
+        if let Some(nodes) = room.metadata_reservation.take() {
             content.add_kept_nodes(nodes);
         }
         inode.lost.forget(offset..end);

@@ -145,7 +145,7 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
         content.pages.put_base(block, page.alone(), !has_blocks);
         content.pages.dissolve_runs(block..block + 1);
     }
-    content.add_kept_nodes(reservation.kept_nodes());
+    content.add_kept_nodes(reservation.metadata_reservation());
     content.add_reserved(reservation);
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);

@@ -16,7 +16,7 @@ use std::ops::Range;
 use holdfast_base::BlockNo;
 use holdfast_format::item::InodeItem;
 use holdfast_store::page;
-use holdfast_store::{Delayed, KeptNodes, Need, Reservation, Sent, StoreError};
+use holdfast_store::{Delayed, MetadataReservation, Need, Reservation, Sent, StoreError};
 
 use super::place::{CHUNK_BLOCKS, Item, write_all};
 use super::punch;
@@ -60,7 +60,7 @@ pub(super) struct Room {
     /// Blocks.
     pub(super) held: Option<Reservation>,
     /// What is kept for nodes.
-    pub(super) kept_nodes: Option<KeptNodes>,
+    pub(super) metadata_reservation: Option<MetadataReservation>,
     /// Of these, the pages that go to reserved blocks.
     in_place: u64,
     /// There were not enough free blocks at once.
@@ -97,7 +97,7 @@ impl Room {
     }
 
     fn delayed(&self) -> Delayed {
-        self.kept_nodes.as_ref().map_or(Delayed::default(), KeptNodes::delayed)
+        self.metadata_reservation.as_ref().map_or(Delayed::default(), MetadataReservation::delayed)
     }
 
     /// Whether it is enough.
@@ -111,10 +111,10 @@ impl Room {
     }
 
     fn add(&mut self, mut more: Reservation) {
-        let kept_nodes = more.kept_nodes();
-        match &mut self.kept_nodes {
-            Some(held) => held.merge(kept_nodes),
-            held => *held = Some(kept_nodes),
+        let metadata_reservation = more.metadata_reservation();
+        match &mut self.metadata_reservation {
+            Some(held) => held.merge(metadata_reservation),
+            held => *held = Some(metadata_reservation),
         }
         match &mut self.held {
             Some(held) => held.merge(more),

@@ -1,6 +1,6 @@
 //! The pages of a file, and the space that is promised to them.
 
-use holdfast_store::{Allocated, Delayed, KeptNodes, Reservation};
+use holdfast_store::{Allocated, Delayed, MetadataReservation, Reservation};
 
 use super::pages::Pages;
 
@@ -12,7 +12,7 @@ pub(crate) struct Content {
     /// Holds a block for every dirty page, also after a writeback that failed for lack of space.
     pub(crate) reserved: Option<Reservation>,
     /// Keeps space for the nodes that all pages may need, also while they are in flight.
-    kept_nodes: Option<KeptNodes>,
+    metadata_reservation: Option<MetadataReservation>,
     /// The inode is in the list of [`crate::delayed::Shared`].
     pub(crate) listed: bool,
 }
@@ -27,19 +27,19 @@ impl Content {
     }
 
     /// Adds to what is kept for nodes.
-    pub(crate) fn add_kept_nodes(&mut self, more: KeptNodes) {
-        match &mut self.kept_nodes {
-            Some(kept_nodes) => kept_nodes.merge(more),
-            None => self.kept_nodes = Some(more),
+    pub(crate) fn add_kept_nodes(&mut self, more: MetadataReservation) {
+        match &mut self.metadata_reservation {
+            Some(metadata_reservation) => metadata_reservation.merge(more),
+            None => self.metadata_reservation = Some(more),
         }
     }
 
     /// Gives back what is kept for nodes beyond what the pages may need.
     pub(crate) fn shrink_kept_nodes(&mut self) {
         if self.pages.is_empty() {
-            self.kept_nodes = None;
-        } else if let Some(kept_nodes) = &mut self.kept_nodes {
-            kept_nodes.shrink_to(self.pages.delayed());
+            self.metadata_reservation = None;
+        } else if let Some(metadata_reservation) = &mut self.metadata_reservation {
+            metadata_reservation.shrink_to(self.pages.delayed());
         }
     }
 
@@ -54,7 +54,10 @@ impl Content {
     /// kept for its nodes.
     pub(crate) fn is_promised(&self) -> bool {
         let blocks = self.reserved.as_ref().map_or(0, Reservation::blocks);
-        let kept = self.kept_nodes.as_ref().map_or(Delayed::default(), KeptNodes::delayed);
+        let kept = self
+            .metadata_reservation
+            .as_ref()
+            .map_or(Delayed::default(), MetadataReservation::delayed);
         let pages = self.pages.delayed();
         blocks >= pages.pages - self.pages.in_place()
             // A truncate writes the front of a run back before it drops the rest.

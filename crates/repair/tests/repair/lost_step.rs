@@ -27,7 +27,7 @@ enum Behind {
     /// New data lies where that of the snapshot was, if it is free.
     Reused,
     /// The branch gives up what the snapshot had, or has.
-    GivenUp,
+    DroppedExtents,
 }
 
 fn data(branch: &Branch) -> Extent {
@@ -76,7 +76,7 @@ fn crashed(step: usize, behind: Behind) -> Option<([MemoryDevice; 3], bool)> {
     let last = store.snapshot(1, b"last", moment()).expect("memory takes and gives it");
     let of_snapshot = data(&main).blocks;
     chown_all(&main);
-    if behind != Behind::GivenUp {
+    if behind != Behind::DroppedExtents {
         overwrite(&main, 6);
     }
     store.checkpoint().expect("memory takes and gives it");
@@ -98,7 +98,7 @@ fn crashed(step: usize, behind: Behind) -> Option<([MemoryDevice; 3], bool)> {
     let is_reused = match behind {
         Behind::Owner => false,
         Behind::Reused => overwrite_at(&main, 7, of_snapshot),
-        Behind::GivenUp => {
+        Behind::DroppedExtents => {
             overwrite(&main, 7);
             false
         }
@@ -134,7 +134,7 @@ fn shown(store: &Arc<Store>) -> BTreeMap<u64, Vec<u8>> {
 #[test]
 fn a_batch_behind_a_lost_step_of_a_deletion_is_applied_to_nothing_it_does_not_fit() {
     let (mut reused, mut refused, mut steps) = (0, 0, 0);
-    for behind in [Behind::Owner, Behind::Reused, Behind::GivenUp] {
+    for behind in [Behind::Owner, Behind::Reused, Behind::DroppedExtents] {
         for step in 0.. {
             let Some((crashed, is_reused)) = crashed(step, behind) else { break };
             (reused, steps) = (reused + u32::from(is_reused), steps.max(step));

@@ -10,7 +10,7 @@ use holdfast_format::limits::GROUP_BLOCKS;
 
 use crate::Inner;
 use crate::space::discard::LEAST_BLOCKS;
-use crate::space::hidden::Next;
+use crate::space::unbacked::Next;
 
 /// Whole pieces that the host may refuse before no other is asked for.
 const REFUSED_MAX: u64 = 8;
@@ -104,7 +104,7 @@ impl Inner {
         let mut loading = None;
         loop {
             let mut space = self.space.lock();
-            match space.next_hidden(is_search) {
+            match space.next_unbacked(is_search) {
                 Next::Nothing => return Asking::Nothing,
                 Next::Load(group) => {
                     drop(space);
@@ -137,7 +137,7 @@ impl Inner {
         }
     }
 
-    /// Asks for a piece, or for its parts. Returns how many blocks are hidden no more.
+    /// Asks for a piece, or for its parts. Returns how many blocks are unbacked no more.
     fn ask_piece(&self, piece: BlockRange, is_search: bool, patience: &mut Patience) -> u64 {
         let mut asked = Asked { inner: self, piece, patience, is_answered: false };
         let given = match asked.gives(piece) {

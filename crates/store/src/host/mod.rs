@@ -82,8 +82,8 @@ impl Inner {
         has_room() && matches!(self.ask_host(patience), Asking::Gave) || self.wait_for_discard()
     }
 
-    /// Before free space goes back: a reserve that lies in what is hidden is asked for again, as far as the image has it. What an opening
-    /// finds given is hidden, and so is what becomes free in pieces that a full host has given in parts; it would go as space that no call
+    /// Before free space goes back: a reserve that lies in what is unbacked is asked for again, as far as the image has it. What an opening
+    /// finds given is unbacked, and so is what becomes free in pieces that a full host has given in parts; it would go as space that no call
     /// needs. An unchanged volume has no reserve. Says how much the reserve lacks that was not found.
     /// `go_on` is asked before each piece; `None`: it has said no, and nothing may go back.
     pub(crate) fn take_back_reserve(&self, go_on: &mut dyn FnMut() -> bool) -> Option<u64> {

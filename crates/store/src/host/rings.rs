@@ -8,7 +8,7 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
-use crate::space::hidden::PIECE_BYTES;
+use crate::space::unbacked::PIECE_BYTES;
 use crate::{Inner, Result, StoreError};
 
 /// Zeros that are written at a time.

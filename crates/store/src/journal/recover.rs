@@ -44,16 +44,16 @@ pub(crate) fn read(
         done => done.map_err(|stopped| stopped.error)?,
     };
     if mutants::is(Mutant::GivenUpEpochKept) {
-        replayed.given_up = None;
+        replayed.dropped_extents = None;
     }
-    if let Some(epoch) = replayed.given_up {
+    if let Some(epoch) = replayed.dropped_extents {
         // Its frames are whole and would count as soon as the same data stands at the same place. The recovery
         // of the log may bring it there, and gives blocks away that only this commit reaches, before
         // the superblock of its own checkpoint is durable: so one comes first, of the commit's epoch. Behind
         // it no journal begins with that commit.
         replayed.superblock.epoch = beside(before, epoch.max(replayed.superblock.epoch));
     }
-    if !is_reader && (replayed.commits > 0 || replayed.given_up.is_some()) {
+    if !is_reader && (replayed.commits > 0 || replayed.dropped_extents.is_some()) {
         mark(before, &mut replayed);
     }
     if replayed.commits > 0 {
@@ -92,7 +92,7 @@ fn as_far_as_it_goes(
         Ok(replayed) => replayed,
     };
     // What follows is not known, so nothing may be said of its end.
-    (replayed.ended, replayed.given_up, replayed.damage) = (false, None, None);
+    (replayed.ended, replayed.dropped_extents, replayed.damage) = (false, None, None);
     replayed.left_out = Some(stopped.error.to_string());
     Ok(replayed)
 }
@@ -131,7 +131,7 @@ pub(crate) fn write(
     }
     let durable = superblock::make_durable(device, before)?;
     drop(durable);
-    if replayed.commits == 0 && replayed.given_up.is_none() {
+    if replayed.commits == 0 && replayed.dropped_extents.is_none() {
         return Ok(());
     }
     // Data that came with the last commit was read, and is not known to be durable: a flush may have failed.

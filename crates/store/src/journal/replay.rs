@@ -52,7 +52,7 @@ pub struct Replayed {
     pub(crate) ended: bool,
     /// The epoch of a commit whose frames are whole, given up because its data never arrived. It must
     /// be dead before anything is written (see [`super::recover::read`]).
-    pub(crate) given_up: Option<Epoch>,
+    pub(crate) dropped_extents: Option<Epoch>,
     /// The commit that is missing although it was durable, and the block of the frame that proves it.
     pub damage: Option<(CommitNo, BlockNo)>,
     /// Why the commits that follow were left out: only for readers.
@@ -80,7 +80,7 @@ impl Replayed {
             bytes: 0,
             data: Vec::new(),
             ended: false,
-            given_up: None,
+            dropped_extents: None,
             damage: None,
             left_out: None,
             wiped: None,
@@ -156,7 +156,7 @@ fn try_replay(
                 // It was durable: what has rotted since speaks against its file, not against the commit.
                 None if replay.later_frame(done.superblock.journal)?.is_some() => {}
                 None => {
-                    done.given_up = Some(payload.epoch);
+                    done.dropped_extents = Some(payload.epoch);
                     break;
                 }
             }
@@ -183,7 +183,7 @@ fn try_replay(
     if !done.ended && !mutants::is(Mutant::JournalHole) {
         done.damage = replay.later_frame(done.superblock.journal)?;
     }
-    if done.commits == 0 && done.given_up.is_none() {
+    if done.commits == 0 && done.dropped_extents.is_none() {
         done.before = replay.before(superblock.journal);
         if !done.ended && done.damage.is_none() {
             done.wiped = replay.wiped(superblock.journal);

@@ -23,9 +23,9 @@ use holdfast_format::item::{TreeItem, TreeKind};
 use parking_lot::MutexGuard;
 
 use super::Made;
+use super::deleters::{Look, Walks};
 use super::names::NameChange;
 use super::plan::{Plan, PlanResult, trees_span};
-use super::walks::{Look, Walks};
 use crate::apply::Slots;
 use crate::error::LineageError;
 use crate::room::slots_at_most;

@@ -8,10 +8,10 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{ItemKind, Key};
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
+use super::deleter::Next;
 use super::going::SOME;
 use super::going_tests::{named_of, now, open, with_snapshots};
 use super::lies_tests::{made, put};
-use super::walk::Next;
 use crate::commit::Committed;
 use crate::sealed::LeftOver;
 use crate::tree::TreeNo;

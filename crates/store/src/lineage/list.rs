@@ -14,10 +14,10 @@ use holdfast_format::item::{
 use holdfast_format::{ItemKind, Key, Malformed};
 use parking_lot::MutexGuard;
 
+use super::deleters::{CHANGED_EACH, Look, Walks};
 use super::going::SOME;
 use super::look::{TreeInfo, main_alone};
 use super::plan::trees_span;
-use super::walks::{CHANGED_EACH, Look, Walks};
 use crate::tree::TreeNo;
 use crate::{Inner, Result, StoreError};
 

@@ -20,19 +20,19 @@ mod new_branch;
 mod plan;
 mod seal;
 mod since;
-mod walk;
-mod walk_data;
-mod walk_down;
-mod walks;
-mod walk_step;
+mod deleter;
+mod deleter_data;
+mod deleter_descent;
+mod deleters;
+mod deleter_cursor;
 
+pub(crate) use deleters::Walks;
 pub use going::LookedAt;
 pub use look::TreeInfo;
 pub(crate) use names::NameListener;
 pub use names::{NameChange, SnapshotNamed};
 pub(crate) use seal::Sealing;
 pub use since::Inodes;
-pub(crate) use walks::Walks;
 
 use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::ItemKind;

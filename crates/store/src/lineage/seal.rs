@@ -17,9 +17,9 @@ use holdfast_format::item::{OriginItem, RootItem};
 use holdfast_format::{ItemKind, Key};
 use parking_lot::MutexGuard;
 
+use super::deleters::Walks;
 use super::new_branch::NewTree;
 use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
-use super::walks::Walks;
 use super::{Made, names};
 use crate::apply::{Halt, Slots};
 use crate::log::Moved;

@@ -115,7 +115,7 @@ fn turn_to(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::given_up::{Counts, GivenUp};
+    use crate::dropped_extents::{Counts, DroppedExtents};
     use crate::log::pending::Pending;
     use crate::transaction::Changes;
     use holdfast_base::{InodeNo, Lsn};
@@ -131,7 +131,7 @@ mod tests {
             Counts { branch: MAIN, inodes: 1, main: 1 },
             changes,
             Vec::new(),
-            GivenUp::default(),
+            DroppedExtents::default(),
         );
         let mut out = Vec::new();
         let how = BatchFormat { batching, data_is_durable: false };

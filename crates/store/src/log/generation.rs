@@ -15,7 +15,7 @@ use holdfast_format::{ItemKind, Key};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
-use crate::given_up::{Counts, GivenUp};
+use crate::dropped_extents::{Counts, DroppedExtents};
 use crate::transaction::{Change, Changes, Taken, TakenContent};
 
 /// No record is longer than this without its value, data and patches.
@@ -278,7 +278,7 @@ impl Generation {
         counts: Counts,
         changes: &Changes,
         taken: Vec<Taken>,
-        given_up: GivenUp,
+        dropped_extents: DroppedExtents,
     ) {
         assert_eq!(lsn, self.last.next(), "operations follow one another");
         self.last = lsn;
@@ -290,7 +290,7 @@ impl Generation {
         let noted = changes.iter().filter(|change| !is_forgotten(change));
         noted.for_each(|change| self.note(branch, change));
         taken.into_iter().for_each(|taken| self.take(taken));
-        let GivenUp { free, dropped } = given_up;
+        let DroppedExtents { free, dropped } = dropped_extents;
         self.bound += free.len() * RECORD_BYTES;
         self.bound += dropped.len() * (2 * RECORD_BYTES + BRANCH_BYTES);
         self.freed.extend(free);

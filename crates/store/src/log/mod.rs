@@ -14,9 +14,9 @@
 mod around_mark;
 mod format;
 pub(crate) mod generation;
-mod judge;
-mod judge_blocks;
-mod judge_lineage;
+mod validate;
+mod validate_blocks;
+mod validate_lineage;
 pub(crate) mod parts;
 pub(crate) mod pending;
 mod queue;
@@ -33,7 +33,7 @@ use std::time::Duration;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Batching;
-use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
+use holdfast_base::{InodeNo, LogFallback, Lsn, Receipt};
 use holdfast_device::flush_unless;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::LogMark;
@@ -149,12 +149,12 @@ impl Drop for Moved<'_> {
 enum Led {
     /// What it cost, and what is durable now and no longer needed in memory.
     Logged(Receipt, Generations),
-    Escape(Escape),
+    LogFallback(LogFallback),
 }
 
 /// Why nothing was taken of what is pending.
 enum NotTaken {
-    Escape(Escape),
+    LogFallback(LogFallback),
     /// A commit that changes the lineage is being made.
     HeldBack,
 }
@@ -172,7 +172,7 @@ impl Inner {
             let log = self.logging.log.lock();
             match self.take_pending(&log) {
                 Ok((generations, step)) => break (log, generations, step),
-                Err(NotTaken::Escape(escape)) => return Ok(Led::Escape(escape)),
+                Err(NotTaken::LogFallback(fallback)) => return Ok(Led::LogFallback(fallback)),
                 Err(NotTaken::HeldBack) => {
                     drop(log);
                     self.counters.log_held_back.increment();
@@ -217,17 +217,17 @@ impl Inner {
             return Err(NotTaken::HeldBack);
         }
         if pending.has_moves() {
-            return Err(NotTaken::Escape(Escape::Moved));
+            return Err(NotTaken::LogFallback(LogFallback::Moved));
         }
         let mut needed = 0;
         for bound in pending.bounds() {
             if bound > BATCH_BYTES_MAX {
-                return Err(NotTaken::Escape(Escape::TooLarge));
+                return Err(NotTaken::LogFallback(LogFallback::TooLarge));
             }
             needed += bound;
         }
         if needed as u64 > log.room(pending.tail()) {
-            return Err(NotTaken::Escape(Escape::LogFull));
+            return Err(NotTaken::LogFallback(LogFallback::LogFull));
         }
         if mutants::is(Mutant::AnswerBeforeWrite) {
             self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);

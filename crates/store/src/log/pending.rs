@@ -19,7 +19,7 @@ use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::log::LogMark;
 
 use super::generation::Generation;
-use crate::given_up::{Counts, GivenUp};
+use crate::dropped_extents::{Counts, DroppedExtents};
 use crate::log_resident::LogResident;
 use crate::transaction::{Changes, Taken};
 
@@ -140,12 +140,12 @@ impl Pending {
         counts: Counts,
         changes: &Changes,
         taken: Vec<Taken>,
-        given_up: GivenUp,
+        dropped_extents: DroppedExtents,
     ) {
         if self.open().is_full() {
             self.begin();
         }
-        self.open().add(lsn, counts, changes, taken, given_up);
+        self.open().add(lsn, counts, changes, taken, dropped_extents);
     }
 
     /// The operation that was added last has moved blocks within a file.
@@ -298,10 +298,10 @@ mod tests {
     #[test]
     fn a_key_is_kept_once_with_its_last_value() {
         let mut pending = Pending::new(Lsn(4), LogMark::START);
-        pending.add(Lsn(5), counts(1), &put(&[20, 21, 20]), Vec::new(), GivenUp::default());
+        pending.add(Lsn(5), counts(1), &put(&[20, 21, 20]), Vec::new(), DroppedExtents::default());
         let mut gone = Changes::default();
         gone.delete(Key::inode(InodeNo(21)));
-        pending.add(Lsn(6), counts(1), &gone, Vec::new(), GivenUp::default());
+        pending.add(Lsn(6), counts(1), &gone, Vec::new(), DroppedExtents::default());
         assert_eq!(pending.records(InodeNo(21)), (1, 2));
         let taken = pending.take();
         assert_eq!((taken.len(), taken[0].after, taken[0].last), (1, Lsn(4), Lsn(6)));
@@ -314,9 +314,9 @@ mod tests {
     #[test]
     fn no_batch_reaches_over_the_freeze_of_a_commit() {
         let mut pending = Pending::new(Lsn(0), LogMark::START);
-        pending.add(Lsn(1), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
+        pending.add(Lsn(1), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         pending.freeze(pending.place());
-        pending.add(Lsn(2), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
+        pending.add(Lsn(2), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         let taken = pending.take();
         let spans: Vec<_> = taken.iter().map(|g| (g.after.0, g.last.0)).collect();
         assert_eq!(
@@ -324,12 +324,12 @@ mod tests {
             [(0, 1), (1, 2)],
             "the commit is not durable: its changes are logged too"
         );
-        pending.add(Lsn(3), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
+        pending.add(Lsn(3), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         pending.thaw();
         pending.freeze(pending.place());
         pending.thaw();
         assert!(pending.take().is_empty(), "the commit holds it");
-        pending.add(Lsn(4), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
+        pending.add(Lsn(4), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         assert_eq!(
             pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
             [(3, 4)]
@@ -363,8 +363,8 @@ mod tests {
         changes.delete(Key::orphan(InodeNo(lsn)));
         let blocks = BlockRange::new(BlockNo(lsn), 2);
         let taken = vec![Taken { blocks, content: TakenContent::Written(lsn) }];
-        let given_up = GivenUp { free: vec![blocks], dropped: Vec::new() };
-        pending.add(Lsn(lsn), counts(lsn), &changes, taken, given_up);
+        let dropped_extents = DroppedExtents { free: vec![blocks], dropped: Vec::new() };
+        pending.add(Lsn(lsn), counts(lsn), &changes, taken, dropped_extents);
     }
 
     #[test]
@@ -397,7 +397,7 @@ mod tests {
             let mut changes = Changes::default();
             changes.put(Key::new(InodeNo(lsn), ItemKind::Extent, 0), &[7; 4000]);
             changes.delete(Key::new(InodeNo(lsn), ItemKind::Extent, 0));
-            pending.add(Lsn(lsn), counts(1), &changes, Vec::new(), GivenUp::default());
+            pending.add(Lsn(lsn), counts(1), &changes, Vec::new(), DroppedExtents::default());
             lsn += 1;
         }
         lsn - first
@@ -409,7 +409,7 @@ mod tests {
         let count = burst(&mut pending, 1);
         assert!(count < 1000, "{count} operations until it is much");
         assert!(pending.open().is_full());
-        pending.add(Lsn(count + 1), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
+        pending.add(Lsn(count + 1), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         assert_eq!(pending.take().len(), 2, "what is full in memory is followed by another");
     }
 
@@ -419,7 +419,7 @@ mod tests {
         let count = burst(&mut pending, 1);
         let mut lsn = count + 1;
         let mut next = |pending: &mut Pending| {
-            pending.add(Lsn(lsn), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
+            pending.add(Lsn(lsn), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
             lsn += 1;
             let taken = pending.take();
             assert_eq!(pending.take().len(), 0, "an empty one stays for what comes");

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
+use holdfast_base::{InodeNo, LogFallback, Lsn, Receipt, wait};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Led;
@@ -126,8 +126,8 @@ impl Inner {
             };
             drop(state);
             let led = self.lead(&asked)?;
-            // Waiting callers get their answer before anything else is done; after an escape they wait for its commit.
-            let _lead = matches!(led.0, Led::Escape(_)).then_some(lead);
+            // Waiting callers get their answer before anything else is done; after an fallback they wait for its commit.
+            let _lead = matches!(led.0, Led::LogFallback(_)).then_some(lead);
             if let Some(receipt) = self.outcome(&asked, led)? {
                 return Ok(receipt);
             }
@@ -223,7 +223,7 @@ impl Inner {
             Ok(Led::Logged(receipt, _)) => {
                 self.logging.queue.state.lock().rhythm.batch(asked.about, receipt);
             }
-            Ok(Led::Escape(_)) => {}
+            Ok(Led::LogFallback(_)) => {}
             // Nothing after it can be trusted (P7).
             Err(error) => step::stop(&self.stop, error.to_string()),
         }
@@ -240,17 +240,17 @@ impl Inner {
                 let receipt = Receipt { own_records, other_records, wait_ns, led: true, ..receipt };
                 Ok(self.is_durable(asked.upto).then_some(receipt))
             }
-            Led::Escape(escape) => {
-                match escape {
-                    Escape::LogFull => self.counters.log_full.increment(),
-                    Escape::TooLarge => self.counters.log_too_large.increment(),
-                    Escape::Moved => self.counters.log_moved.increment(),
+            Led::LogFallback(fallback) => {
+                match fallback {
+                    LogFallback::LogFull => self.counters.log_full.increment(),
+                    LogFallback::TooLarge => self.counters.log_too_large.increment(),
+                    LogFallback::Moved => self.counters.log_moved.increment(),
                 }
                 let before = self.device.stats();
                 self.commit_upto(asked.upto)?;
                 let after = self.device.stats();
                 let receipt = Receipt {
-                    escape: Some(escape),
+                    fallback: Some(fallback),
                     log_bytes: after.written_bytes.saturating_sub(before.written_bytes),
                     log_writes: after.writes.saturating_sub(before.writes),
                     flushes: after.flushes.saturating_sub(before.flushes),

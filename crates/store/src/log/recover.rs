@@ -20,12 +20,12 @@ use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::log::{Content, Dropped, Patch, Record};
 use holdfast_format::{ItemKind, Key, Superblock};
 
-use super::judge::Judge;
 use super::replay::{Broken, Logged, LoggedBatch};
+use super::validate::Validator;
 use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
 use crate::before_mark::BeforeMark;
-use crate::given_up::owned;
+use crate::dropped_extents::owned;
 use crate::room::slots_at_most;
 use crate::space::slots::NodeSlots;
 use crate::transaction::Changes;
@@ -57,7 +57,7 @@ impl Inner {
         superblock: &Superblock,
         logged: &Logged,
     ) -> std::result::Result<Option<String>, Broken> {
-        let mut judge = Judge::new(self, superblock);
+        let mut judge = Validator::new(self, superblock);
         for (at, batch) in logged.batches.iter().enumerate() {
             judge.batch(batch).map_err(|error| Broken { batch: at, error })?;
         }

@@ -16,10 +16,10 @@ use super::discard::Discards;
 use super::freed::{Freed, Unflushed};
 use super::group::Group;
 use super::groups::{Groups, by_group};
-use super::hidden::{Hidden, PIECE_BLOCKS, PIECE_BYTES, by_piece};
 use super::promise::{Floor, Promises, Wanted};
 use super::record::Step;
 use super::slots::Room;
+use super::unbacked::{PIECE_BLOCKS, PIECE_BYTES, Unbacked, by_piece};
 use crate::marks::Marks;
 
 /// The space of a volume. Owned by the store, behind one lock.
@@ -54,7 +54,7 @@ pub(crate) struct Space {
     /// Nodes of a damaged volume that found no slot.
     beyond_the_end: u64,
     /// What the host has not given yet, if it has to be asked.
-    pub(super) hidden: Option<Hidden>,
+    pub(super) unbacked: Option<Unbacked>,
 }
 
 impl Space {
@@ -80,7 +80,7 @@ impl Space {
             is_unknown: false,
             damage: None,
             beyond_the_end: 0,
-            hidden: None,
+            unbacked: None,
         }
     }
 
@@ -190,11 +190,11 @@ impl Space {
 
     /// Gives blocks back that were taken and never used.
     pub(crate) fn release(&mut self, range: BlockRange) {
-        if self.hidden.is_none() {
+        if self.unbacked.is_none() {
             return self.make_free(range);
         }
         for piece in by_piece(range) {
-            if !self.hidden.as_ref().is_some_and(|hidden| hidden.holds(piece.start)) {
+            if !self.unbacked.as_ref().is_some_and(|unbacked| unbacked.holds(piece.start)) {
                 self.make_free(piece);
                 continue;
             }
@@ -204,8 +204,8 @@ impl Space {
                 continue;
             }
             self.groups.change(index, |group| group.hide_again(piece));
-            if let Some(hidden) = &mut self.hidden {
-                hidden.add(piece);
+            if let Some(unbacked) = &mut self.unbacked {
+                unbacked.add(piece);
             }
         }
     }
@@ -238,7 +238,7 @@ impl Space {
         self.set_used(range, true, false);
     }
 
-    /// Free blocks of a piece are hidden no more. Returns how many.
+    /// Free blocks of a piece are unbacked no more. Returns how many.
     pub(super) fn show(&mut self, range: BlockRange) -> u64 {
         let before = self.room().blocks;
         for (index, part) in by_group(range) {
@@ -331,14 +331,14 @@ impl Space {
         let free = total - self.used_blocks();
         let idle = given.saturating_sub(self.known_bytes());
         let room = room.map(|room| room.saturating_add(idle));
-        // They come back; those of a host are among the hidden ones.
-        let aside = if self.hidden.is_none() { self.discards.blocks } else { 0 };
-        let available = match &self.hidden {
+        // They come back; those of a host are among the unbacked ones.
+        let aside = if self.unbacked.is_none() { self.discards.blocks } else { 0 };
+        let available = match &self.unbacked {
             None => self.data_available(),
-            Some(hidden) => {
+            Some(unbacked) => {
                 // Whole pieces, as it is asked for: of a part that it gave and then refused the rest, nothing is known.
                 let whole = |room: u64| room / PIECE_BYTES * PIECE_BLOCKS;
-                let given = room.map_or(hidden.blocks, |room| whole(room).min(hidden.blocks));
+                let given = room.map_or(unbacked.blocks, |room| whole(room).min(unbacked.blocks));
                 (self.room().blocks + given)
                     .saturating_sub(self.promises.kept_blocks(&self.floors_with(given)))
             }

@@ -10,10 +10,10 @@ use holdfast_format::{Geometry, Stored};
 
 use super::alloc::Space;
 use super::groups::{Pieces, Wants};
-use super::hidden::Next;
 use super::promise::{Floor, Wanted};
 use super::record::Step;
 use super::slots::NodeSlots;
+use super::unbacked::Next;
 
 /// A space, and the pieces of bitmaps that its tree has.
 struct TestedSpace {
@@ -193,7 +193,7 @@ fn a_lost_group_is_full_and_takes_nothing_back() {
     assert!(!groups.contains(&(side.space.take_node(Stored::Once).0 / (1 << 15))));
 }
 
-/// A volume whose last group is lost becomes larger: nothing more of that group is hidden, as none of it ever comes.
+/// A volume whose last group is lost becomes larger: nothing more of that group is unbacked, as none of it ever comes.
 #[test]
 fn a_lost_last_group_that_grows_hides_nothing() {
     let small = Geometry::for_device(200 << 20, 4096).unwrap();
@@ -208,11 +208,11 @@ fn a_lost_last_group_that_grows_hides_nothing() {
         let geometry = Geometry { volume_blocks: larger >> 12, ..small };
         side.space.extend(geometry, true);
         let new = (2..geometry.group_count()).map(|index| geometry.group_blocks(index).count);
-        assert_eq!(side.space.hidden_blocks(), new.sum::<u64>(), "{larger}");
-        while let Next::Ask(range) = side.space.next_hidden(false) {
+        assert_eq!(side.space.unbacked_blocks(), new.sum::<u64>(), "{larger}");
+        while let Next::Ask(range) = side.space.next_unbacked(false) {
             assert!(range.start.0 >= 2 << 15, "nothing of the lost group is asked for: {range:?}");
             side.space.answered(range, Some(&[range]));
         }
-        assert_eq!(side.space.hidden_blocks(), 0, "{larger}");
+        assert_eq!(side.space.unbacked_blocks(), 0, "{larger}");
     }
 }

@@ -71,17 +71,17 @@ impl Space {
 
     /// Takes the bitmap of a group in, which comes from the disk. Fails, and the group counts as full, if it cannot be.
     pub(crate) fn load(&mut self, index: u64, pieces: &Pieces<'_>) -> Result<(), String> {
-        let hidden = self.groups.hidden_in(index);
+        let unbacked = self.groups.unbacked_in(index);
         match self.groups.load(index, pieces) {
             Ok(()) => {
                 self.may_have_slots(index);
-                if let Some(all) = &mut self.hidden {
-                    all.are_known(index, self.groups.hidden_pieces(index));
+                if let Some(all) = &mut self.unbacked {
+                    all.are_known(index, self.groups.unbacked_pieces(index));
                 }
                 Ok(())
             }
             Err(why) => {
-                self.is_not_free(index, hidden);
+                self.is_not_free(index, unbacked);
                 Err(why)
             }
         }
@@ -97,17 +97,17 @@ impl Space {
     pub(crate) fn lose(&mut self, index: u64) -> bool {
         let is_away = self.groups.is_away(index);
         if is_away {
-            let hidden = self.groups.hidden_in(index);
+            let unbacked = self.groups.unbacked_in(index);
             self.groups.lose(index);
-            self.is_not_free(index, hidden);
+            self.is_not_free(index, unbacked);
         }
         is_away
     }
 
-    fn is_not_free(&mut self, index: u64, hidden: u64) {
+    fn is_not_free(&mut self, index: u64, unbacked: u64) {
         self.promises.nodes = self.nodes();
-        if let Some(all) = &mut self.hidden {
-            all.are_lost(index, hidden);
+        if let Some(all) = &mut self.unbacked {
+            all.are_lost(index, unbacked);
         }
         self.keep_for_given();
     }

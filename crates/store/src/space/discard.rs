@@ -5,7 +5,7 @@
 use holdfast_base::BlockRange;
 
 use super::group::Run;
-use super::hidden::PIECE_BLOCKS;
+use super::unbacked::PIECE_BLOCKS;
 
 /// Shorter runs are not discarded in the background: each hole costs the host a record. 64 KiB.
 pub(crate) const LEAST_BLOCKS: u64 = 16;
@@ -19,7 +19,7 @@ pub(crate) enum Scope {
     /// What became free, in pieces untouched since the last look.
     Quiet,
     /// What became free.
-    Stale,
+    Discardable,
     /// All of it.
     All,
 }
@@ -29,8 +29,8 @@ pub(crate) enum Scope {
 pub(crate) struct Due {
     /// Those that are to be discarded.
     pub(super) pieces: u32,
-    /// Of these, the ones that were stale: they are again, if they cannot be discarded now.
-    pub(super) stale: u32,
+    /// Of these, the ones that were discardable: they are again, if they cannot be discarded now.
+    pub(super) discardable: u32,
     /// Of these, the ones that may hold more than a reserve kept when they were looked at last.
     pub(super) fresh: u32,
 }
@@ -54,7 +54,7 @@ pub(crate) struct DiscardRule {
 pub(crate) struct Discarding {
     pub(super) index: u64,
     pub(super) runs: Vec<Run>,
-    /// They were hidden, or taken.
+    /// They were unbacked, or taken.
     pub(super) to_host: bool,
     /// More lies before it, which can be discarded when this is free again.
     pub(super) goes_on: bool,

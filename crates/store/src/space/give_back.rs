@@ -2,7 +2,7 @@
 //!
 //! Blocks that may be given away may be discarded: each state that a recovery may come back to finds them free, or
 //! written anew (R2). From the begin of a discard to its end they are no free space: a write that went to them would
-//! be lost with it. Where the space belongs to a host then, they stay hidden: it has to be asked for them
+//! be lost with it. Where the space belongs to a host then, they stay unbacked: it has to be asked for them
 //! again before they are promised (P8).
 //!
 //! What is promised, and the reserve of removals and commits, is never discarded.
@@ -17,9 +17,9 @@ use super::discard::{
 };
 use super::group::discard::pieces;
 use super::group::{Group, Run};
-use super::hidden::{Hidden, PIECE_BLOCKS};
 use super::promise::{Floor, LINEAGE_CHANGES, Wanted, few_nodes};
 use super::slots::{NodeSlots, NodesNeeded, Room};
+use super::unbacked::{PIECE_BLOCKS, Unbacked};
 
 impl Space {
     /// How many discards have come to their end, if one is under way.
@@ -50,31 +50,33 @@ impl Space {
 
     /// Groups in which blocks became free that the device may have back, or all of which the host has given anything, in order.
     pub(crate) fn due_groups(&mut self, scope: Scope) -> Vec<u64> {
-        match &self.hidden {
-            Some(hidden) if scope == Scope::All => hidden.list_given(self.groups.count()),
+        match &self.unbacked {
+            Some(unbacked) if scope == Scope::All => unbacked.list_given(self.groups.count()),
             _ => {
-                self.groups.forget_stale();
-                self.groups.stale()
+                self.groups.forget_discardable();
+                self.groups.discardable()
             }
         }
     }
 
     /// Bytes of the pieces in which blocks became free.
-    pub(crate) fn stale_bytes(&self) -> u64 {
-        self.groups.stale_pieces() * PIECE_BLOCKS * BLOCK_BYTES
+    pub(crate) fn discardable_bytes(&self) -> u64 {
+        self.groups.discardable_pieces() * PIECE_BLOCKS * BLOCK_BYTES
     }
 
     /// What is to be discarded of a group now.
     pub(crate) fn due_pieces(&mut self, index: u64, scope: Scope, rule: &DiscardRule) -> Due {
         // What a trim of longer runs leaves is still the background's.
-        let (stale, fresh) = match scope == Scope::All && rule.least > LEAST_BLOCKS {
+        let (discardable, fresh) = match scope == Scope::All && rule.least > LEAST_BLOCKS {
             true => (0, 0),
             false if self.groups.is_lost(index) => (0, 0),
-            false => self.groups.change(index, |group| group.stale.look(scope == Scope::Quiet)),
+            false => {
+                self.groups.change(index, |group| group.discardable.look(scope == Scope::Quiet))
+            }
         };
         match scope {
-            Scope::All => Due { pieces: u32::MAX, stale, fresh: u32::MAX },
-            _ => Due { pieces: stale, stale, fresh },
+            Scope::All => Due { pieces: u32::MAX, discardable, fresh: u32::MAX },
+            _ => Due { pieces: discardable, discardable, fresh },
         }
     }
 
@@ -91,12 +93,12 @@ impl Space {
         if self.groups.is_lost(index) {
             return None;
         }
-        let to_host = rule.to_host || self.hidden.is_some();
-        if to_host && self.hidden.is_none() {
+        let to_host = rule.to_host || self.unbacked.is_some();
+        if to_host && self.unbacked.is_none() {
             // All of it was given; what is given back has to be asked for from now on.
-            self.hidden = Some(Hidden::none(self.geometry()));
+            self.unbacked = Some(Unbacked::none(self.geometry()));
         }
-        let asked = self.hidden.as_ref().map_or(0, |hidden| hidden.asked_in(index));
+        let asked = self.unbacked.as_ref().map_or(0, |unbacked| unbacked.asked_in(index));
         let idle = match due.pieces & !asked {
             0 => Vec::new(),
             due => self.groups.get_mut(index).idle_runs(due, rule.unit, rule.least),
@@ -125,11 +127,11 @@ impl Space {
         let goes_on = !runs.is_empty() && (is_full || !to_host && kept != 0);
         self.groups.change(index, |group| {
             if !goes_on {
-                group.stale.again(due.stale & asked);
+                group.discardable.again(due.discardable & asked);
             }
             // What lies behind the begin of this is not looked at again when it goes on below that.
             if to_host || !goes_on {
-                group.stale.keep(kept & due.stale);
+                group.discardable.keep(kept & due.discardable);
             }
         });
         if runs.is_empty() {
@@ -137,8 +139,8 @@ impl Space {
             return None;
         }
         let pieces = runs.iter().fold(0, |all, run| all | pieces(*run));
-        if to_host && let Some(hidden) = &mut self.hidden {
-            hidden.begin_discard(index, pieces, self.discards.blocks);
+        if to_host && let Some(unbacked) = &mut self.unbacked {
+            unbacked.begin_discard(index, pieces, self.discards.blocks);
         }
         self.discards.is_under_way = true;
         let group = self.groups.get_mut(index);
@@ -168,11 +170,11 @@ impl Space {
         Some(end)
     }
 
-    /// Hides of a part all that no promise and no reserve needs. Returns what is hidden of it now, the last first. Of a part that is
-    /// not `fresh` the same was hidden before, but for what a reserve kept.
+    /// Hides of a part all that no promise and no reserve needs. Returns what is unbacked of it now, the last first. Of a part that is
+    /// not `fresh` the same was unbacked before, but for what a reserve kept.
     ///
     /// A reserve needs whole slots. What lies between them, in runs too short for a discard of their own, was else many times what
-    /// it needs: behind a tree of small files free blocks and hidden ones lie side by side.
+    /// it needs: behind a tree of small files free blocks and unbacked ones lie side by side.
     fn hide_part(&mut self, index: u64, part: Run, is_fresh: bool, rule: &DiscardRule) -> Vec<Run> {
         let mut beside = self.free_beside(rule.spare);
         let least = rule.least.min(part.len);
@@ -203,7 +205,7 @@ impl Space {
 
     /// Whether it is an empty image: all of it may go.
     pub(crate) fn all_may_go(&self) -> bool {
-        self.hidden.is_some() && self.is_empty()
+        self.unbacked.is_some() && self.is_empty()
     }
 
     /// What stays of the reserve where free space goes back: an empty volume has but a snapshot to remove, and a new one has no reserve.
@@ -251,7 +253,7 @@ impl Space {
 
     /// What was due of a group, and was not all tried, waits for the next look.
     pub(crate) fn due_again(&mut self, index: u64, due: Due) {
-        self.groups.change(index, |group| group.stale.again(due.stale));
+        self.groups.change(index, |group| group.discardable.again(due.discardable));
     }
 
     /// The device has answered, or has refused some of it.
@@ -266,15 +268,15 @@ impl Space {
         }
         self.may_have_slots(index);
         let geometry = *self.geometry();
-        if to_host && let Some(hidden) = &mut self.hidden {
-            hidden.end_discard(|piece| self.groups.has_hidden(piece), has_failed, &geometry);
+        if to_host && let Some(unbacked) = &mut self.unbacked {
+            unbacked.end_discard(|piece| self.groups.has_unbacked(piece), has_failed, &geometry);
         }
         self.groups.forget_empty(index);
         if to_host
             && self.groups.is_empty(index)
-            && let Some(hidden) = &mut self.hidden
+            && let Some(unbacked) = &mut self.unbacked
         {
-            hidden.has_given_of(index, false);
+            unbacked.has_given_of(index, false);
         }
         self.keep_for_given();
     }

@@ -17,7 +17,7 @@ use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
 use super::record::Record;
 use super::slots::Room;
-use discard::Stale;
+use discard::Discardable;
 
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
 const WORDS_PER_PIECE: usize = (BITMAP_BLOCKS / 64) as usize;
@@ -31,7 +31,7 @@ pub(crate) struct Group {
     copy_words: usize,
     used: Box<[u64; WORDS]>,
     /// Of `busy`: blocks that are not allocated, but that the host has not given yet.
-    hidden: Option<Box<[u64; WORDS]>>,
+    unbacked: Option<Box<[u64; WORDS]>>,
     busy: Box<[u64; WORDS]>,
     pub(crate) used_blocks: u64,
     pub(crate) node_blocks: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Group {
     /// No run of free blocks is longer than this: a search for more would walk the whole group for nothing.
     run_max: u64,
     /// Where the device may have something back.
-    pub(super) stale: Stale,
+    pub(super) discardable: Discardable,
     /// Behind the last block that belongs to the data zone.
     end: u64,
 }
@@ -85,7 +85,7 @@ impl Group {
             place_blocks,
             copy_words: (copy_mask / 64) as usize,
             used: Box::new([0; WORDS]),
-            hidden: None,
+            unbacked: None,
             busy: Box::new([u64::MAX; WORDS]),
             used_blocks: 0,
             node_blocks: 0,
@@ -99,7 +99,7 @@ impl Group {
             slot_hint: 0,
             single_hint: 0,
             run_max: GROUP_BLOCKS,
-            stale: Stale::default(),
+            discardable: Discardable::default(),
             end: 0,
         };
         let run = group.run(inside);
@@ -204,65 +204,65 @@ impl Group {
     /// Takes free blocks: they are busy, but have no owner yet.
     pub(crate) fn take(&mut self, run: Run) {
         self.change_busy(run, true);
-        self.stale.taken(run);
+        self.discardable.taken(run);
     }
 
     /// Gives back busy blocks that are not in use.
     pub(crate) fn release(&mut self, range: BlockRange) {
         let run = self.run(range);
         self.change_busy(run, false);
-        self.stale.freed(run);
+        self.discardable.freed(run);
     }
 
     /// Hides every free block.
     pub(super) fn hide(&mut self) {
-        let mut hidden = Box::new([0; WORDS]);
-        for (hidden, busy) in hidden.iter_mut().zip(self.busy.iter_mut()) {
-            *hidden = !*busy;
+        let mut unbacked = Box::new([0; WORDS]);
+        for (unbacked, busy) in unbacked.iter_mut().zip(self.busy.iter_mut()) {
+            *unbacked = !*busy;
             *busy = u64::MAX;
         }
-        self.hidden = Some(hidden);
+        self.unbacked = Some(unbacked);
         (self.free_blocks, self.free_slots, self.free_places) = (0, 0, 0);
     }
 
-    /// Has the data zone's blocks `inside` from now on, which begin where they began. The new ones are free, or hidden.
-    pub(super) fn extend(&mut self, inside: BlockRange, is_hidden: bool) {
+    /// Has the data zone's blocks `inside` from now on, which begin where they began. The new ones are free, or unbacked.
+    pub(super) fn extend(&mut self, inside: BlockRange, is_unbacked: bool) {
         let (run, end) = (self.run(inside), self.end);
         self.end = run.at + run.len;
         let new = Run { at: end, len: self.end - end };
-        if !is_hidden {
+        if !is_unbacked {
             return self.change_busy(new, false);
         }
-        let hidden = self.hidden.get_or_insert_with(|| Box::new([0; WORDS]));
-        Group::words(new).for_each(|(word, mask)| hidden[word] |= mask);
+        let unbacked = self.unbacked.get_or_insert_with(|| Box::new([0; WORDS]));
+        Group::words(new).for_each(|(word, mask)| unbacked[word] |= mask);
     }
 
     /// Hides blocks that become free.
     pub(super) fn hide_again(&mut self, range: BlockRange) {
         let run = self.run(range);
-        if let Some(hidden) = &mut self.hidden {
-            Group::words(run).for_each(|(word, mask)| hidden[word] |= mask);
+        if let Some(unbacked) = &mut self.unbacked {
+            Group::words(run).for_each(|(word, mask)| unbacked[word] |= mask);
         }
-        self.stale.freed(run);
+        self.discardable.freed(run);
     }
 
-    /// What is hidden of `range` is free from now on.
+    /// What is unbacked of `range` is free from now on.
     pub(super) fn show(&mut self, range: BlockRange) {
         let run = self.run(range);
-        let Some(mut hidden) = self.hidden.take() else {
+        let Some(mut unbacked) = self.unbacked.take() else {
             return;
         };
         for (word, mask) in Group::words(run) {
-            let shown = hidden[word] & mask;
-            hidden[word] &= !mask;
+            let shown = unbacked[word] & mask;
+            unbacked[word] &= !mask;
             self.set_busy(word, self.busy[word] & !shown);
             self.free_blocks += u64::from(shown.count_ones());
             self.may_have_slot(word);
         }
         self.run_max = GROUP_BLOCKS;
-        self.hidden = Some(hidden);
+        self.unbacked = Some(unbacked);
         // The host has given more than is in use.
-        self.stale.freed(run);
+        self.discardable.freed(run);
     }
 
     /// Whether every block of `range` may be given away.

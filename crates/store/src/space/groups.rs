@@ -10,11 +10,11 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
-use super::group::discard::{Stale, pieces};
+use super::group::discard::{Discardable, pieces};
 use super::group::{Group, Run};
 use super::having::{Having, Round};
-use super::hidden::PIECES_PER_GROUP;
 use super::slots::{NodeSlots, Room};
+use super::unbacked::PIECES_PER_GROUP;
 pub(crate) use away::Pieces;
 use away::{Away, BitmapState};
 
@@ -45,13 +45,13 @@ pub(crate) struct Groups {
     away_with_slots: Having,
     /// The same of places that are free without their other ones.
     away_with_singles: Having,
-    /// Of each group whether what is free in it is hidden, if it is not in memory.
-    is_hidden: Vec<bool>,
+    /// Of each group whether what is free in it is unbacked, if it is not in memory.
+    is_unbacked: Vec<bool>,
     /// Groups that may differ from the tree.
     dirty: Vec<u64>,
-    /// Groups with stale pieces, and how many pieces wait.
-    stale: Vec<u64>,
-    stale_pieces: u64,
+    /// Groups with discardable pieces, and how many pieces wait.
+    discardable: Vec<u64>,
+    discardable_pieces: u64,
 }
 
 impl Groups {
@@ -71,10 +71,10 @@ impl Groups {
             ready: Room::NONE,
             away_with_slots: Having::none_of(count),
             away_with_singles: Having::none_of(count),
-            is_hidden: vec![false; count as usize],
+            is_unbacked: vec![false; count as usize],
             dirty: Vec::new(),
-            stale: Vec::new(),
-            stale_pieces: 0,
+            discardable: Vec::new(),
+            discardable_pieces: 0,
         };
         groups.free.pairs = Groups::slots_of(&geometry);
         groups.free.places = Groups::places_of(&geometry);
@@ -171,20 +171,20 @@ impl Groups {
         (0..geometry.group_count()).map(|index| geometry.slots_of_group(index)).sum()
     }
 
-    /// The volume has become larger. What is new is free, or hidden.
-    pub(super) fn extend(&mut self, geometry: Geometry, is_hidden: bool) {
+    /// The volume has become larger. What is new is free, or unbacked.
+    pub(super) fn extend(&mut self, geometry: Geometry, is_unbacked: bool) {
         let last = self.count() - 1;
-        if is_hidden && !self.is_hidden[last as usize] && !self.is_lost(last) {
-            // Its new part is hidden, and what it had is not.
+        if is_unbacked && !self.is_unbacked[last as usize] && !self.is_lost(last) {
+            // Its new part is unbacked, and what it had is not.
             self.get_mut(last);
         }
         let before = self.free_in(last);
         self.geometry = geometry;
         self.list.resize_with(geometry.group_count() as usize, || None);
         self.away.extend(geometry.group_count());
-        self.is_hidden.resize(self.list.len(), is_hidden);
+        self.is_unbacked.resize(self.list.len(), is_unbacked);
         if let Some(group) = &mut self.list[last as usize] {
-            group.extend(geometry.group_blocks(last), is_hidden);
+            group.extend(geometry.group_blocks(last), is_unbacked);
         }
         let added = (last..self.count()).map(|index| self.free_in(index));
         let added = added.fold(Room::NONE, Room::and);
@@ -222,16 +222,18 @@ impl Groups {
         let before = self.free_in(index);
         let group = self.get_mut(index);
         group.is_recent = true;
-        let stale_before = group.stale.waiting().count_ones();
+        let discardable_before = group.discardable.waiting().count_ones();
         let result = change(group);
         let after = group.room();
-        let stale = group.stale.waiting().count_ones();
-        let is_unlisted = stale > 0 && !std::mem::replace(&mut group.stale.listed, true);
+        let discardable = group.discardable.waiting().count_ones();
+        let is_unlisted =
+            discardable > 0 && !std::mem::replace(&mut group.discardable.listed, true);
         let change = |sum: Room| sum.and(after).less(before);
         (self.free, self.ready) = (change(self.free), change(self.ready));
-        self.stale_pieces = self.stale_pieces + u64::from(stale) - u64::from(stale_before);
+        self.discardable_pieces =
+            self.discardable_pieces + u64::from(discardable) - u64::from(discardable_before);
         if is_unlisted {
-            self.stale.push(index);
+            self.discardable.push(index);
         }
         let has = |room: Room| (room.blocks > 0, room.pairs > 0, room.singles() > 0);
         if has(before) != has(after) {
@@ -241,37 +243,39 @@ impl Groups {
     }
 
     /// Pieces in which blocks became free that the device may have back.
-    pub(super) fn stale_pieces(&self) -> u64 {
-        self.stale_pieces
+    pub(super) fn discardable_pieces(&self) -> u64 {
+        self.discardable_pieces
     }
 
-    /// The stale pieces of a group wait no more.
-    pub(super) fn forget_waiting(&mut self, stale: &Stale) {
-        self.stale_pieces -= u64::from(stale.waiting().count_ones());
+    /// The discardable pieces of a group wait no more.
+    pub(super) fn forget_waiting(&mut self, discardable: &Discardable) {
+        self.discardable_pieces -= u64::from(discardable.waiting().count_ones());
     }
 
-    /// Groups with stale pieces, in order.
-    pub(super) fn stale(&mut self) -> Vec<u64> {
-        self.stale.sort_unstable();
-        self.stale.clone()
+    /// Groups with discardable pieces, in order.
+    pub(super) fn discardable(&mut self) -> Vec<u64> {
+        self.discardable.sort_unstable();
+        self.discardable.clone()
     }
 
-    /// Takes groups off the list that have no stale piece any more.
-    pub(super) fn forget_stale(&mut self) {
+    /// Takes groups off the list that have no discardable piece any more.
+    pub(super) fn forget_discardable(&mut self) {
         let (list, away) = (&mut self.list, &mut self.away);
-        self.stale.retain(|index| {
-            let Some(group) = &mut list[*index as usize] else { return away.stays_stale(*index) };
-            group.stale.listed = !group.stale.is_nothing();
-            group.stale.listed
+        self.discardable.retain(|index| {
+            let Some(group) = &mut list[*index as usize] else {
+                return away.stays_discardable(*index);
+            };
+            group.discardable.listed = !group.discardable.is_nothing();
+            group.discardable.listed
         });
     }
 
-    /// Forgets a group that was only looked at: of one that is not in memory everything is free, or hidden.
+    /// Forgets a group that was only looked at: of one that is not in memory everything is free, or unbacked.
     pub(super) fn forget_empty(&mut self, index: u64) {
         let blocks = self.geometry.group_blocks(index).count;
-        if let Some(is_hidden) = self.get(index).and_then(|group| group.is_as_new(blocks)) {
+        if let Some(is_unbacked) = self.get(index).and_then(|group| group.is_as_new(blocks)) {
             self.list[index as usize] = None;
-            self.is_hidden[index as usize] = is_hidden;
+            self.is_unbacked[index as usize] = is_unbacked;
             self.away.left(index);
         }
     }
@@ -294,7 +298,7 @@ impl Groups {
         match self.get(index) {
             Some(group) => group.room(),
             None if self.away.state(index) != BitmapState::Empty => self.away.free_in(index),
-            None if self.is_hidden[index as usize] => Room::NONE,
+            None if self.is_unbacked[index as usize] => Room::NONE,
             None => Room {
                 blocks: self.geometry.group_blocks(index).count,
                 places: self.geometry.places_of_group(index),
@@ -308,28 +312,28 @@ impl Groups {
         self.list.iter_mut().flatten().for_each(|group| group.hide());
         self.away.hide();
         self.free = Room::NONE;
-        self.is_hidden.fill(true);
+        self.is_unbacked.fill(true);
         self.find_having();
     }
 
     /// The pieces of a group with blocks that are free but for the host; of one that is not loaded those that may have some.
-    pub(super) fn hidden_pieces(&self, index: u64) -> u32 {
+    pub(super) fn unbacked_pieces(&self, index: u64) -> u32 {
         let blocks = self.geometry.group_blocks(index);
         match self.get(index) {
             Some(group) => (0..PIECES_PER_GROUP)
-                .filter(|piece| group.has_hidden_piece(*piece))
+                .filter(|piece| group.has_unbacked_piece(*piece))
                 .fold(0, |pieces, piece| pieces | 1 << piece),
-            None if !self.is_hidden[index as usize] => self.away.hidden_pieces(index),
+            None if !self.is_unbacked[index as usize] => self.away.unbacked_pieces(index),
             None if self.away.has_nothing_free(index, blocks.count) => 0,
             None => u32::MAX,
         }
     }
 
     /// Whether blocks of `range` are free but for the host, or may be.
-    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
+    pub(super) fn has_unbacked(&self, range: BlockRange) -> bool {
         by_group(range).any(|(index, part)| {
             let run = Run { at: part.start.0 % GROUP_BLOCKS, len: part.count };
-            self.hidden_pieces(index) & pieces(run) != 0
+            self.unbacked_pieces(index) & pieces(run) != 0
         })
     }
 

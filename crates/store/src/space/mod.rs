@@ -16,9 +16,9 @@ mod give_back;
 pub(crate) mod group;
 mod groups;
 mod having;
-pub(crate) mod hidden;
+pub(crate) mod unbacked;
 #[cfg(test)]
-mod hidden_tests;
+mod unbacked_tests;
 pub(crate) mod promise;
 pub(crate) mod record;
 mod reservation;
@@ -31,7 +31,7 @@ pub(crate) use extend::reserve_of;
 pub(crate) use filling::Filling;
 pub(crate) use groups::{Pieces, Wants, by_group, group_range};
 pub(crate) use reservation::SharedSpace;
-pub use reservation::{Allocated, KeptNodes, Reservation};
+pub use reservation::{Allocated, MetadataReservation, Reservation};
 pub(crate) use written::{Destination, WrittenContent};
 pub use written::{LoggedBlock, Unwritten, Written};
 

@@ -52,8 +52,11 @@ impl Reservation {
     }
 
     /// What it keeps for the nodes of delayed data, which may wait longer than the rest of it.
-    pub fn kept_nodes(&mut self) -> KeptNodes {
-        KeptNodes { space: self.space.clone(), delayed: std::mem::take(&mut self.delayed) }
+    pub fn metadata_reservation(&mut self) -> MetadataReservation {
+        MetadataReservation {
+            space: self.space.clone(),
+            delayed: std::mem::take(&mut self.delayed),
+        }
     }
 
     /// Data blocks not yet allocated.
@@ -181,19 +184,19 @@ impl Drop for Allocated {
 
 /// Delayed data whose nodes are kept until this is dropped, or made smaller.
 #[derive(Debug)]
-pub struct KeptNodes {
+pub struct MetadataReservation {
     space: SharedSpace,
     delayed: Delayed,
 }
 
-impl KeptNodes {
+impl MetadataReservation {
     /// What it is.
     pub fn delayed(&self) -> Delayed {
         self.delayed
     }
 
     /// Adds what `other` holds.
-    pub fn merge(&mut self, mut other: KeptNodes) {
+    pub fn merge(&mut self, mut other: MetadataReservation) {
         self.delayed += std::mem::take(&mut other.delayed);
     }
 
@@ -209,7 +212,7 @@ impl KeptNodes {
     }
 }
 
-impl Drop for KeptNodes {
+impl Drop for MetadataReservation {
     fn drop(&mut self) {
         if self.delayed != Delayed::default() {
             self.space.lock().promises.landed(self.delayed);

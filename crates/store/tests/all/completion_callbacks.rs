@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
-use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
+use holdfast_base::{InodeNo, LogFallback, Lsn, Receipt, wait};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::{Device, DeviceError, Flushed, forward};
 use holdfast_format::{Geometry, ItemKind, Key};
@@ -280,7 +280,7 @@ fn all_hear_of_an_escape() {
         hears
     });
     let receipts = hears.map(|hear| hear.recv_timeout(PATIENCE).unwrap().0.unwrap());
-    assert!(receipts.iter().all(|receipt| receipt.escape == Some(Escape::TooLarge)));
+    assert!(receipts.iter().all(|receipt| receipt.escape == Some(LogFallback::TooLarge)));
     assert!(receipts.iter().all(|receipt| receipt.batch.is_none()));
     assert_eq!((store.durable(), store.counters().log_too_large.get()), (store.latest(), 1));
 }

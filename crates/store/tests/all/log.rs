@@ -6,7 +6,7 @@ use std::thread;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockNo, Escape, InodeNo};
+use holdfast_base::{BlockNo, InodeNo, LogFallback};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::Policy;
 use holdfast_device::{Device, DeviceError, SimDevice, forward};
@@ -260,7 +260,7 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
         gate.close(false);
         sync.join().unwrap()
     });
-    assert_eq!(receipt.escape, Some(Escape::TooLarge));
+    assert_eq!(receipt.escape, Some(LogFallback::TooLarge));
     // It costs a whole commit, and says so.
     assert!(receipt.led && receipt.flushes >= 1 && receipt.log_writes >= 1, "{receipt:?}");
     assert!(receipt.log_bytes >= count * 4000, "{receipt:?}");

@@ -11,7 +11,7 @@
 //! Work needs no mount: it looks at what is pinned, and changes forks of its own. So it goes on when a mount ends beside others. When
 //! the daemon ends, work is told to: what waits for a pipe wakes up, and the volume is closed behind the last of it.
 
-mod conduit;
+mod command_stream;
 mod works;
 
 use std::cell::RefCell;
@@ -29,10 +29,10 @@ use holdfast_control::NotText;
 use holdfast_fuse::Remote;
 use holdfast_service::branches::answer::{PART, Refusal};
 use holdfast_service::branches::not_forgotten;
-use holdfast_service::rights::judge;
+use holdfast_service::drop_privileges::judge;
 use holdfast_service::work::{At, Heads, InPlace, Job, Remembers, Tree, Work, carry_out};
 
-use self::conduit::{Conduit, ENDED};
+use self::command_stream::{CommandStream, ENDED};
 pub(crate) use self::works::Works;
 use holdfast_control::{Ask, Name, Reply};
 use holdfast_service::outcome::{Context, Failure, Outcome};
@@ -94,9 +94,9 @@ pub(super) fn prepare(
     let place = host.works.begin(user, is_question)?;
     let host = Arc::clone(host);
     let work = move |stream: UnixStream| {
-        if let Ok(conduit) = host.agree(stream, &mounted, &place) {
-            let outcome = host.work(&job, door, &conduit);
-            conduit.end(outcome);
+        if let Ok(command_stream) = host.agree(stream, &mounted, &place) {
+            let outcome = host.work(&job, door, &command_stream);
+            command_stream.end(outcome);
         }
     };
     if is_question {
@@ -176,22 +176,27 @@ impl Host {
         stream: UnixStream,
         mounted: &[At],
         place: &works::WorkSlot,
-    ) -> io::Result<Arc<Conduit>> {
+    ) -> io::Result<Arc<CommandStream>> {
         message::send(&stream, &DaemonAnswer::Begins, &[], PATIENCE)?;
         // No door is in between any more.
-        let conduit = Conduit::new(stream, self.works.stop(), place.patience())?;
-        conduit.begin(mounted, BEGINS)?;
-        Ok(Arc::new(conduit))
+        let command_stream = CommandStream::new(stream, self.works.stop(), place.patience())?;
+        command_stream.begin(mounted, BEGINS)?;
+        Ok(Arc::new(command_stream))
     }
 
-    fn work(self: &Arc<Self>, job: &Job, door: Numbers, conduit: &Arc<Conduit>) -> Outcome {
+    fn work(
+        self: &Arc<Self>,
+        job: &Job,
+        door: Numbers,
+        command_stream: &Arc<CommandStream>,
+    ) -> Outcome {
         let door = self.open(door, &job.work).map_err(|no| match no {
             No::Refused(why) => Failure::plain(format!("{}: {why}", job.volume)),
             No::Ending => Failure::plain(ENDED),
         })?;
         let not_yet = Arc::<AtomicBool>::default();
         let (host, told) = (Arc::clone(self), Arc::clone(&not_yet));
-        let command = Arc::downgrade(conduit);
+        let command = Arc::downgrade(command_stream);
         door.promote_by(move |fs, branch, fork, keep, unchanged| {
             // What programs have stored into mappings until now is of the branch as it was: it has changed by that, and what is kept
             // of it has that. Behind the new head it would be lost without a word.
@@ -210,7 +215,7 @@ impl Host {
         let done = {
             let name = &job.volume;
             let heads = Served { host: self, door: &door, name, changing: RefCell::default() };
-            carry_out(job, &door, &heads, &**conduit)
+            carry_out(job, &door, &heads, &**command_stream)
         };
         let closed = door.close();
         let code = done?;

@@ -37,7 +37,7 @@ mod tests {
     use holdfast_format::log::LogMark;
 
     use super::*;
-    use crate::given_up::{Counts, GivenUp};
+    use crate::dropped_extents::{Counts, DroppedExtents};
     use crate::transaction::{Changes, Taken, TakenContent};
     use holdfast_format::item::lineage::MAIN;
 
@@ -48,7 +48,7 @@ mod tests {
             Counts { branch: MAIN, inodes: 1, main: 1 },
             &Changes::default(),
             taken,
-            GivenUp::default(),
+            DroppedExtents::default(),
         );
     }
 

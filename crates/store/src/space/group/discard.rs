@@ -1,31 +1,31 @@
 //! Which parts of a group the device may have back: where blocks became free, and how long ago.
 //!
-//! A piece of 4 MiB is *stale* while blocks of it became free that the device still keeps. It is due when nothing was
+//! A piece of 4 MiB is *discardable* while blocks of it became free that the device still keeps. It is due when nothing was
 //! taken there, and nothing became free, since the last look: a file that is written again and again is not given
 //! back and taken all the time.
 
 use super::{Group, Run, WORDS};
-use crate::space::hidden::{PIECE_BLOCKS, PIECES_PER_GROUP};
 use crate::space::slots::Room;
+use crate::space::unbacked::{PIECE_BLOCKS, PIECES_PER_GROUP};
 
 const WORDS_PER_PIECE: usize = (PIECE_BLOCKS / 64) as usize;
 
 const _: () = assert!(PIECES_PER_GROUP == 32, "one bit for each");
 
-/// Of each piece of a group whether it is stale, one bit each.
+/// Of each piece of a group whether it is discardable, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::space) struct Stale {
+pub(in crate::space) struct Discardable {
     /// Blocks became free, and were not discarded since.
     pieces: u32,
     /// The same, but a reserve needs what is free there.
     kept: u32,
     /// Blocks were taken or became free since the last look.
     touched: u32,
-    /// The group is on the list of those with stale pieces.
+    /// The group is on the list of those with discardable pieces.
     pub(in crate::space) listed: bool,
 }
 
-impl Stale {
+impl Discardable {
     /// Blocks of the run became free.
     pub(super) fn freed(&mut self, run: Run) {
         let pieces = pieces(run);
@@ -48,19 +48,19 @@ impl Stale {
         self.pieces | self.kept == 0
     }
 
-    /// A look: the stale pieces that are due, and of these the ones where blocks became free since a reserve kept them. With
+    /// A look: the discardable pieces that are due, and of these the ones where blocks became free since a reserve kept them. With
     /// `quiet`, only those untouched since the last one. What is not due waits for the next.
     pub(in crate::space) fn look(&mut self, quiet: bool) -> (u32, u32) {
-        let stale = self.pieces | self.kept;
+        let discardable = self.pieces | self.kept;
         let touched = std::mem::take(&mut self.touched);
-        let due = if quiet { stale & !touched } else { stale };
+        let due = if quiet { discardable & !touched } else { discardable };
         let fresh = self.pieces & due;
-        self.pieces = stale & !due;
+        self.pieces = discardable & !due;
         self.kept = 0;
         (due, fresh)
     }
 
-    /// These pieces are stale after all: another thread asks the host for them, or not all was tried.
+    /// These pieces are discardable after all: another thread asks the host for them, or not all was tried.
     pub(in crate::space) fn again(&mut self, pieces: u32) {
         self.pieces |= pieces;
     }
@@ -81,7 +81,7 @@ pub(in crate::space) fn pieces(run: Run) -> u32 {
 }
 
 impl Group {
-    /// Runs of free blocks in some pieces, hidden ones included, in order: whole units, and `least` blocks at least.
+    /// Runs of free blocks in some pieces, unbacked ones included, in order: whole units, and `least` blocks at least.
     pub(in crate::space) fn idle_runs(&self, pieces: u32, unit: u64, least: u64) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut end_run = |from: u64, to: u64| {
@@ -93,8 +93,8 @@ impl Group {
         let mut from = None;
         for word in 0..WORDS {
             let is_wanted = pieces >> (word / WORDS_PER_PIECE) & 1 == 1;
-            let hidden = self.hidden.as_ref().map_or(0, |hidden| hidden[word]);
-            let idle = if is_wanted { !self.busy[word] | hidden } else { 0 };
+            let unbacked = self.unbacked.as_ref().map_or(0, |unbacked| unbacked[word]);
+            let idle = if is_wanted { !self.busy[word] | unbacked } else { 0 };
             let mut bit = 0;
             while bit < 64 {
                 let at = word as u64 * 64 + bit;
@@ -119,7 +119,7 @@ impl Group {
         runs
     }
 
-    /// What may go of a part of a run of [`Group::idle_runs`], whole units, the last first, if no more than `beside` may. What is hidden, and blocks of no slot that is free, cost no slot: between slots that are kept
+    /// What may go of a part of a run of [`Group::idle_runs`], whole units, the last first, if no more than `beside` may. What is unbacked, and blocks of no slot that is free, cost no slot: between slots that are kept
     /// they go as well.
     pub(in crate::space) fn part_beside(&self, part: Run, unit: u64, mut beside: Room) -> Vec<Run> {
         let (first, mut end) = (part.at, part.at + part.len);
@@ -163,16 +163,16 @@ impl Group {
 
     /// Hides what is free of a run. Returns how many blocks that were.
     pub(in crate::space) fn hide_run(&mut self, run: Run) -> u64 {
-        let mut hidden = self.hidden.take().unwrap_or_else(|| Box::new([0; WORDS]));
+        let mut unbacked = self.unbacked.take().unwrap_or_else(|| Box::new([0; WORDS]));
         let before = self.free_blocks;
         for (word, mask) in Group::words(run) {
             let old = self.busy[word];
             let free = !old & mask;
-            hidden[word] |= free;
+            unbacked[word] |= free;
             self.set_busy(word, old | free);
             self.free_blocks -= u64::from(free.count_ones());
         }
-        self.hidden = Some(hidden);
+        self.unbacked = Some(unbacked);
         before - self.free_blocks
     }
 
@@ -181,15 +181,16 @@ impl Group {
         self.change_busy(run, aside);
     }
 
-    /// Whether it is as a group that was never touched; then whether everything in it is hidden, or free.
+    /// Whether it is as a group that was never touched; then whether everything in it is unbacked, or free.
     pub(in crate::space) fn is_as_new(&self, blocks: u64) -> Option<bool> {
         let is_unused = self.used_blocks == 0 && self.dirty_pieces == 0 && !self.listed;
         let is_unknown = matches!(self.record, super::Record::Absent);
-        let is_looked_at = self.stale.is_nothing() && !self.stale.listed;
-        let count = |hidden: &[u64]| hidden.iter().map(|word| u64::from(word.count_ones())).sum();
-        let hidden: u64 = self.hidden.as_ref().map_or(0, |hidden| count(&hidden[..]));
-        let is_free = hidden == 0 && self.free_blocks == blocks;
-        let is_whole = is_free || hidden == blocks;
+        let is_looked_at = self.discardable.is_nothing() && !self.discardable.listed;
+        let count =
+            |unbacked: &[u64]| unbacked.iter().map(|word| u64::from(word.count_ones())).sum();
+        let unbacked: u64 = self.unbacked.as_ref().map_or(0, |unbacked| count(&unbacked[..]));
+        let is_free = unbacked == 0 && self.free_blocks == blocks;
+        let is_whole = is_free || unbacked == blocks;
         (is_unused && is_unknown && is_looked_at && is_whole).then_some(!is_free)
     }
 }
@@ -207,18 +208,18 @@ mod tests {
 
     #[test]
     fn a_piece_is_due_when_nobody_has_touched_it_between_two_looks() {
-        let mut stale = Stale::default();
-        stale.freed(Run { at: PIECE_BLOCKS - 1, len: 2 });
-        assert_eq!((stale.look(true), stale.waiting()), ((0, 0), 0b11));
-        stale.taken(Run { at: 5, len: 1 });
-        assert_eq!((stale.look(true), stale.waiting()), ((0b10, 0b10), 0b01));
-        assert_eq!((stale.look(true), stale.waiting()), ((0b01, 0b01), 0));
-        assert!(stale.is_nothing());
-        stale.keep(0b100);
-        assert!(stale.waiting() == 0 && !stale.is_nothing());
-        stale.taken(Run { at: 2 * PIECE_BLOCKS, len: 1 });
-        stale.freed(Run { at: 0, len: 1 });
-        assert_eq!(stale.look(false), (0b101, 0b001), "whoever touches it");
+        let mut discardable = Discardable::default();
+        discardable.freed(Run { at: PIECE_BLOCKS - 1, len: 2 });
+        assert_eq!((discardable.look(true), discardable.waiting()), ((0, 0), 0b11));
+        discardable.taken(Run { at: 5, len: 1 });
+        assert_eq!((discardable.look(true), discardable.waiting()), ((0b10, 0b10), 0b01));
+        assert_eq!((discardable.look(true), discardable.waiting()), ((0b01, 0b01), 0));
+        assert!(discardable.is_nothing());
+        discardable.keep(0b100);
+        assert!(discardable.waiting() == 0 && !discardable.is_nothing());
+        discardable.taken(Run { at: 2 * PIECE_BLOCKS, len: 1 });
+        discardable.freed(Run { at: 0, len: 1 });
+        assert_eq!(discardable.look(false), (0b101, 0b001), "whoever touches it");
         assert_eq!(pieces(Run { at: 0, len: GROUP_BLOCKS }), u32::MAX);
         assert_eq!(pieces(Run { at: 31 * PIECE_BLOCKS, len: PIECE_BLOCKS }), 1 << 31);
     }
@@ -243,8 +244,8 @@ mod tests {
             let (unit, least) = (1 << prng.below(5), 1 + prng.below(40));
             let is_idle = |at: u64| {
                 let (word, bit) = ((at / 64) as usize, at % 64);
-                let hidden = group.hidden.as_ref().is_some_and(|h| h[word] >> bit & 1 == 1);
-                (group.busy[word] >> bit & 1 == 0 || hidden)
+                let unbacked = group.unbacked.as_ref().is_some_and(|h| h[word] >> bit & 1 == 1);
+                (group.busy[word] >> bit & 1 == 0 || unbacked)
                     && pieces >> (at / PIECE_BLOCKS) & 1 == 1
             };
             let mut expected = Vec::new();
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn a_part_keeps_the_first_of_its_slots_and_nothing_between_them() {
         let mut group = group();
-        // Slots of four blocks: 0 and 1 are free, of 2 one block is hidden, 3 is hidden, 4 is free, and of 5 the last block is in use.
+        // Slots of four blocks: 0 and 1 are free, of 2 one block is unbacked, 3 is unbacked, 4 is free, and of 5 the last block is in use.
         group.hide_run(Run { at: 9, len: 1 });
         group.hide_run(Run { at: 12, len: 4 });
         group.take(Run { at: 23, len: 1 });
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_given_away_and_comes_back() {
+    fn what_is_unbacked_is_not_given_away_and_comes_back() {
         let mut group = group();
         group.take(Run { at: 10, len: 4 });
         let run = Run { at: 0, len: 100 };

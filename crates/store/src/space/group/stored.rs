@@ -6,8 +6,8 @@ use holdfast_format::item::GroupItem;
 use holdfast_format::limits::{BITMAP_BYTES, BITMAPS_PER_GROUP};
 
 use super::{Group, WORDS, WORDS_PER_PIECE};
-use crate::space::hidden::{PIECE_BLOCKS, PIECES_PER_GROUP};
 use crate::space::record::{Record, Step};
+use crate::space::unbacked::{PIECE_BLOCKS, PIECES_PER_GROUP};
 
 impl Group {
     /// Fills in a piece of the bitmap that was read from the tree. Fails on blocks outside the data zone.
@@ -76,19 +76,19 @@ impl Group {
     }
 
     /// Of a group of so many blocks that the tree has as it is, and of which no block is on its way: the pieces in which all
-    /// that is free is hidden. `None` if it is not so, or something is hidden beside something free.
-    pub(in crate::space) fn hidden_at_rest(&self, blocks: u64) -> Option<u32> {
+    /// that is free is unbacked. `None` if it is not so, or something is unbacked beside something free.
+    pub(in crate::space) fn unbacked_at_rest(&self, blocks: u64) -> Option<u32> {
         if self.listed || self.dirty_pieces != 0 {
             return None;
         }
-        let Some(hidden) = &self.hidden else {
+        let Some(unbacked) = &self.unbacked else {
             return (self.used_blocks + self.free_blocks == blocks).then_some(0);
         };
         let words_per_piece = (PIECE_BLOCKS / 64) as usize;
         let (mut pieces, mut count) = (0, 0);
         for piece in 0..PIECES_PER_GROUP as usize {
             let words = piece * words_per_piece..(piece + 1) * words_per_piece;
-            let of_piece: u32 = words.clone().map(|word| hidden[word].count_ones()).sum();
+            let of_piece: u32 = words.clone().map(|word| unbacked[word].count_ones()).sum();
             if of_piece == 0 {
                 continue;
             }
@@ -107,11 +107,11 @@ impl Group {
         }
     }
 
-    /// Whether anything of a piece is hidden.
-    pub(in crate::space) fn has_hidden_piece(&self, piece: u64) -> bool {
+    /// Whether anything of a piece is unbacked.
+    pub(in crate::space) fn has_unbacked_piece(&self, piece: u64) -> bool {
         let first = (piece * PIECE_BLOCKS / 64) as usize;
         let words = first..first + (PIECE_BLOCKS / 64) as usize;
-        self.hidden.as_ref().is_some_and(|hidden| hidden[words].iter().any(|word| *word != 0))
+        self.unbacked.as_ref().is_some_and(|unbacked| unbacked[words].iter().any(|word| *word != 0))
     }
 
     fn index(&self) -> u64 {

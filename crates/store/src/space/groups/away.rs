@@ -21,7 +21,7 @@ use holdfast_format::limits::{BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
 use super::{Groups, Wants};
 use crate::space::group::Group;
-use crate::space::group::discard::Stale;
+use crate::space::group::discard::Discardable;
 use crate::space::having::{Having, Round};
 use crate::space::record::Record;
 use crate::space::slots::{NodeSlots, Room};
@@ -49,7 +49,7 @@ pub(super) enum BitmapState {
 /// A group as far as its bitmap is in memory.
 pub(super) enum Present<'a> {
     Here(&'a Group),
-    /// Everything is free, or hidden.
+    /// Everything is free, or unbacked.
     Empty,
     Unknown,
 }
@@ -78,9 +78,9 @@ struct Summary {
 struct Beside {
     /// Nodes that were freed there.
     freed: Vec<BlockRange>,
-    stale: Stale,
-    /// Pieces in which all that is free is hidden.
-    hidden: u32,
+    discardable: Discardable,
+    /// Pieces in which all that is free is unbacked.
+    unbacked: u32,
 }
 
 /// All groups, as far as they are not in memory.
@@ -155,7 +155,7 @@ impl Away {
         freed.iter().any(|of| of.start.0 < end && part.start.0 < of.start.0 + of.count)
     }
 
-    /// Whether a group of so many blocks has none that is free or hidden.
+    /// Whether a group of so many blocks has none that is free or unbacked.
     pub(super) fn has_nothing_free(&self, index: u64, blocks: u64) -> bool {
         let Summary { used, state, .. } = self.summaries[index as usize];
         state == BitmapState::Lost || u64::from(used) == blocks
@@ -166,15 +166,15 @@ impl Away {
         GROUP_BLOCKS.saturating_sub(self.summaries[index as usize].run_lacks.into())
     }
 
-    pub(super) fn hidden_pieces(&self, index: u64) -> u32 {
-        self.beside.get(&index).map_or(0, |beside| beside.hidden)
+    pub(super) fn unbacked_pieces(&self, index: u64) -> u32 {
+        self.beside.get(&index).map_or(0, |beside| beside.unbacked)
     }
 
     /// Whether the device may have something back of a group, which stays on the list of those then.
-    pub(super) fn stays_stale(&mut self, index: u64) -> bool {
+    pub(super) fn stays_discardable(&mut self, index: u64) -> bool {
         let Some(beside) = self.beside.get_mut(&index) else { return false };
-        beside.stale.listed = !beside.stale.is_nothing();
-        beside.stale.listed
+        beside.discardable.listed = !beside.discardable.is_nothing();
+        beside.discardable.listed
     }
 
     /// A node there is freed. Returns whether the group may have differed from the tree before.
@@ -184,11 +184,11 @@ impl Away {
         freed.len() > 1
     }
 
-    /// What is free is hidden.
+    /// What is free is unbacked.
     pub(super) fn hide(&mut self) {
         for summary in &mut self.summaries {
             (summary.free, summary.places, summary.slots) = (0, 0, 0);
-            // What is hidden is no slot, however many the bitmap has.
+            // What is unbacked is no slot, however many the bitmap has.
             summary.is_bound = false;
         }
         self.unsure = Having::none_of(self.summaries.len() as u64);
@@ -228,7 +228,7 @@ impl Groups {
     /// Blocks of lost groups that are not in use.
     pub(in crate::space) fn lost_blocks(&self) -> u64 {
         let groups = if self.any_lost() { self.count() } else { 0 };
-        (0..groups).filter(|index| self.is_lost(*index)).map(|index| self.hidden_in(index)).sum()
+        (0..groups).filter(|index| self.is_lost(*index)).map(|index| self.unbacked_in(index)).sum()
     }
 
     /// Groups that have to be loaded before it is known how many slots are free there, the first ones.
@@ -237,8 +237,8 @@ impl Groups {
         std::iter::successors(self.away.unsure.next(0), next).take(most).collect()
     }
 
-    /// Hidden blocks of a group that is not in memory.
-    pub(in crate::space) fn hidden_in(&self, index: u64) -> u64 {
+    /// Unbacked blocks of a group that is not in memory.
+    pub(in crate::space) fn unbacked_in(&self, index: u64) -> u64 {
         let blocks = self.geometry.group_blocks(index).count;
         let Summary { used, free, .. } = self.away.summaries[index as usize];
         blocks.saturating_sub(u64::from(used) + u64::from(free))
@@ -296,12 +296,12 @@ impl Groups {
 
     /// A group comes into memory, as it was when it left.
     pub(super) fn put(&mut self, index: u64, mut group: Group) {
-        if self.is_hidden[index as usize] {
+        if self.is_unbacked[index as usize] {
             group.hide();
         }
-        if let Some(Beside { stale, hidden, .. }) = self.away.beside.remove(&index) {
-            group.hide_pieces(hidden);
-            group.stale = stale;
+        if let Some(Beside { discardable, unbacked, .. }) = self.away.beside.remove(&index) {
+            group.hide_pieces(unbacked);
+            group.discardable = discardable;
         }
         self.list[index as usize] = Some(Box::new(group));
         self.away.in_memory += 1;
@@ -361,14 +361,14 @@ impl Groups {
             groups.used_blocks += freed;
             groups.node_blocks += freed;
             if let Some(beside) = groups.away.beside.remove(&index) {
-                groups.forget_waiting(&beside.stale);
+                groups.forget_waiting(&beside.discardable);
             }
             let summary = &mut groups.away.summaries[index as usize];
             let Summary { used, nodes, .. } = *summary;
             *summary = Summary { used, nodes, state: BitmapState::Lost, ..Summary::default() };
             groups.away.unsure.set(index, false);
             groups.away.any_lost = true;
-            groups.is_hidden[index as usize] = false;
+            groups.is_unbacked[index as usize] = false;
         });
     }
 
@@ -410,8 +410,8 @@ impl Groups {
     fn evict_one(&mut self, index: u64) -> bool {
         let Some(group) = &self.list[index as usize] else { return false };
         let blocks = self.geometry.group_blocks(index).count;
-        let Some(hidden) =
-            group.hidden_at_rest(blocks).filter(|_| !self.away.pinned.contains_key(&index))
+        let Some(unbacked) =
+            group.unbacked_at_rest(blocks).filter(|_| !self.away.pinned.contains_key(&index))
         else {
             return false;
         };
@@ -419,9 +419,9 @@ impl Groups {
             self.forget_empty(index);
             return self.list[index as usize].is_none();
         };
-        let is_hidden = hidden != 0 && group.free_blocks == 0;
-        let hidden = if is_hidden { 0 } else { hidden };
-        let beside = Beside { freed: Vec::new(), stale: group.stale, hidden };
+        let is_unbacked = unbacked != 0 && group.free_blocks == 0;
+        let unbacked = if is_unbacked { 0 } else { unbacked };
+        let beside = Beside { freed: Vec::new(), discardable: group.discardable, unbacked };
         self.turn(index, |groups| {
             let Some(group) = groups.list[index as usize].take() else { return };
             groups.away.summaries[index as usize] = Summary {
@@ -435,8 +435,8 @@ impl Groups {
                 state: BitmapState::Stored,
                 is_bound: false,
             };
-            groups.is_hidden[index as usize] = is_hidden;
-            if hidden != 0 || beside.stale.listed {
+            groups.is_unbacked[index as usize] = is_unbacked;
+            if unbacked != 0 || beside.discardable.listed {
                 groups.away.beside.insert(index, beside);
             }
             groups.away.in_memory -= 1;

@@ -23,17 +23,17 @@ pub(crate) struct Counts {
 
 /// Blocks that are free from a transaction on.
 #[derive(Debug, Default)]
-pub(crate) struct GivenUp {
+pub(crate) struct DroppedExtents {
     /// They are, whatever commit a recovery begins with.
     pub(crate) free: Vec<BlockRange>,
     /// They are, unless a recovery begins with a commit in which a snapshot still has them: the replay judges.
     pub(crate) dropped: Vec<Dropped>,
 }
 
-impl GivenUp {
+impl DroppedExtents {
     /// What `tree` gives up, of what a transaction of it drops.
-    pub(crate) fn of(tree: &OpenTree, dropped: &[Dropped]) -> GivenUp {
-        let mut given_up = GivenUp::default();
+    pub(crate) fn of(tree: &OpenTree, dropped: &[Dropped]) -> DroppedExtents {
+        let mut dropped_extents = DroppedExtents::default();
         let sure = tree.sure_parent();
         for of in dropped {
             let owned = owned(&tree.ancestry, of);
@@ -41,12 +41,12 @@ impl GivenUp {
                 continue;
             }
             match of.birth == Epoch(0) || of.birth > sure {
-                true => given_up.free.push(owned.blocks),
+                true => dropped_extents.free.push(owned.blocks),
                 false if mutants::is(Mutant::DropNotLogged) => {}
-                false => given_up.dropped.push(owned),
+                false => dropped_extents.dropped.push(owned),
             }
         }
-        given_up
+        dropped_extents
     }
 
     /// All of them.
@@ -110,18 +110,18 @@ mod tests {
         let dropped = |birth| {
             [Dropped { blocks: BlockRange::new(BlockNo(100), 8), birth: Epoch(birth), at: key(10) }]
         };
-        let given_up = |tree: &OpenTree, birth| {
-            let of = GivenUp::of(tree, &dropped(birth));
+        let dropped_extents = |tree: &OpenTree, birth| {
+            let of = DroppedExtents::of(tree, &dropped(birth));
             (of.free.iter().map(|b| b.count).sum(), of.dropped.iter().map(|d| d.blocks.count).sum())
         };
         let none: (u64, u64) = (0, 0);
-        assert_eq!(given_up(&tree(9, None, 0), 10), (8, 0));
-        assert_eq!(given_up(&tree(9, None, 0), 9), none, "the parent has it");
-        assert_eq!(given_up(&tree(9, Some(13), 0), 9), (0, 3));
-        assert_eq!(given_up(&tree(9, Some(10), 0), 9), none);
-        assert_eq!(given_up(&tree(9, Some(99), 0), 9), (0, 8));
-        assert_eq!(given_up(&tree(9, Some(99), 0), 3), none, "the parent's parent has it");
-        assert_eq!(given_up(&tree(3, None, 9), 9), (0, 8), "a replay may find the snapshot");
-        assert_eq!(given_up(&tree(3, None, 9), 10), (8, 0));
+        assert_eq!(dropped_extents(&tree(9, None, 0), 10), (8, 0));
+        assert_eq!(dropped_extents(&tree(9, None, 0), 9), none, "the parent has it");
+        assert_eq!(dropped_extents(&tree(9, Some(13), 0), 9), (0, 3));
+        assert_eq!(dropped_extents(&tree(9, Some(10), 0), 9), none);
+        assert_eq!(dropped_extents(&tree(9, Some(99), 0), 9), (0, 8));
+        assert_eq!(dropped_extents(&tree(9, Some(99), 0), 3), none, "the parent's parent has it");
+        assert_eq!(dropped_extents(&tree(3, None, 9), 9), (0, 8), "a replay may find the snapshot");
+        assert_eq!(dropped_extents(&tree(3, None, 9), 10), (8, 0));
     }
 }

@@ -31,7 +31,7 @@ use super::processors::Home;
 use super::{answer, processors};
 use super::{dispatch, kind};
 use crate::interface::{Answer, Errno};
-use crate::page_writes::Hand;
+use crate::quiescence::QuiescenceCounter;
 use crate::server::Server;
 use crate::threads;
 
@@ -174,7 +174,7 @@ fn serve_ring(
     Ok(())
 }
 
-fn serve_one(server: &Server, hand: &Hand, arrived: Arrived<'_>) -> Answer<usize> {
+fn serve_one(server: &Server, hand: &QuiescenceCounter, arrived: Arrived<'_>) -> Answer<usize> {
     let Arrived { header, fixed, payload, len } = arrived;
     let malformed = |_| Errno(libc::EIO);
     if dispatch::fills(header.opcode) {

@@ -9,8 +9,8 @@ use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::alloc::Space;
 use super::discard::{DiscardRule, Discarding, Scope};
-use super::hidden::Next;
 use super::promise::{Floor, Wanted};
+use super::unbacked::Next;
 
 /// A host, which has given these blocks and has room for so many more.
 #[derive(Default)]
@@ -102,13 +102,17 @@ impl World {
             _ => self.host.left = if self.prng.one_in(4) { self.prng.below(3000) } else { 0 },
         }
         let taken: u64 = self.taken.iter().map(|range| range.count).sum();
-        let rest = self.space.hidden_blocks() + self.space.room().blocks + taken;
-        assert_eq!(rest, self.geometry.data_blocks(), "a block is neither hidden, free nor taken");
+        let rest = self.space.unbacked_blocks() + self.space.room().blocks + taken;
+        assert_eq!(
+            rest,
+            self.geometry.data_blocks(),
+            "a block is neither unbacked, free nor taken"
+        );
     }
 
     fn ask(&mut self) {
         let is_search = self.prng.one_in(2);
-        match self.space.next_hidden(is_search) {
+        match self.space.next_unbacked(is_search) {
             Next::Ask(piece) => {
                 assert!(
                     self.asked.iter().all(|(asked, _)| *asked != piece),
@@ -141,15 +145,15 @@ impl World {
         let (done, is_in_part) = self.host.gives(piece, keeps_part && !is_search);
         let mut given = if done { vec![piece] } else { Vec::new() };
         if !done && is_search {
-            for part in self.space.hidden_parts(piece) {
+            for part in self.space.unbacked_parts(piece) {
                 let starts = blocks(part).step_by(self.geometry.node_blocks() as usize);
                 let place = |at| BlockRange::new(BlockNo(at), self.geometry.node_blocks());
                 given.extend(starts.map(place).filter(|place| self.host.gives(*place, false).0));
             }
         }
-        let hidden = self.space.hidden_blocks();
+        let unbacked = self.space.unbacked_blocks();
         let shown = self.space.answered(piece, Some(&given));
-        assert_eq!(hidden - self.space.hidden_blocks(), shown);
+        assert_eq!(unbacked - self.space.unbacked_blocks(), shown);
         self.shown += shown;
         if !done && is_in_part {
             self.space.search_again(&[piece]);
@@ -188,17 +192,17 @@ impl World {
         }
     }
 
-    /// A search has said that there is nothing: no place that the image has is hidden.
+    /// A search has said that there is nothing: no place that the image has is unbacked.
     fn all_is_found(&mut self) {
         self.ends += 1;
         for place in self.places() {
             let index = place.start.0 / GROUP_BLOCKS;
             let piece = BlockRange::new(place.start, place.count);
-            let is_idle = self.space.hidden_parts(piece_of(&self.geometry, piece));
-            let is_hidden = is_idle.iter().any(|part| {
+            let is_idle = self.space.unbacked_parts(piece_of(&self.geometry, piece));
+            let is_unbacked = is_idle.iter().any(|part| {
                 part.start <= place.start && place.end().unwrap() <= part.end().unwrap()
             }) && !self.space.group(index).all_free(place);
-            assert!(!is_hidden || !self.host.has(place), "{place:?} was given, and is not found");
+            assert!(!is_unbacked || !self.host.has(place), "{place:?} was given, and is not found");
         }
     }
 
@@ -212,8 +216,8 @@ impl World {
 }
 
 fn piece_of(geometry: &Geometry, range: BlockRange) -> BlockRange {
-    let start = range.start.0 / super::hidden::PIECE_BLOCKS * super::hidden::PIECE_BLOCKS;
-    let end = (start + super::hidden::PIECE_BLOCKS).min(geometry.far_copy().0);
+    let start = range.start.0 / super::unbacked::PIECE_BLOCKS * super::unbacked::PIECE_BLOCKS;
+    let end = (start + super::unbacked::PIECE_BLOCKS).min(geometry.far_copy().0);
     let start = start.max(geometry.first_data_block().0);
     BlockRange::new(BlockNo(start), end - start)
 }

@@ -4,7 +4,7 @@
 //! in use. What it gives back, its own records show: the extents of keys that it
 //! changes held it before, or it took it itself. So no batch, forged or not, frees the
 //! block of a node, or one of a file that it does not change; nor one that a snapshot
-//! has, whatever birth it claims (P10): see [`super::judge_blocks`].
+//! has, whatever birth it claims (P10): see [`super::validate_blocks`].
 //!
 //! Judges against the volume as it stood before the log and what earlier batches
 //! say; changes nothing, but takes the blocks that batches name out of the free
@@ -23,13 +23,13 @@ use holdfast_format::log::record::leads_to;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Dropped, Patch, Record};
 use holdfast_format::{ItemKind, Key, Superblock};
 
-use super::judge_blocks::{Part, Parts, Span};
-use super::judge_lineage::{Items, Lineage, Wrong};
 use super::replay::LoggedBatch;
+use super::validate_blocks::{Part, Parts, Span};
+use super::validate_lineage::{Items, Lineage, Wrong};
 use crate::{Inner, Result, StoreError};
 
 /// What is known of the batches judged so far.
-pub(super) struct Judge<'a> {
+pub(super) struct Validator<'a> {
     inner: &'a Inner,
     superblock: &'a Superblock,
     inode_next: u64,
@@ -110,10 +110,10 @@ fn covers(merged: &[Span], (start, end): Span) -> bool {
     at.checked_sub(1).is_some_and(|at| merged[at].1 >= end)
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Validator<'a> {
     /// Nothing is judged yet of the log behind `superblock`, at which `inner` stands.
-    pub(super) fn new(inner: &'a Inner, superblock: &'a Superblock) -> Judge<'a> {
-        Judge {
+    pub(super) fn new(inner: &'a Inner, superblock: &'a Superblock) -> Validator<'a> {
+        Validator {
             inner,
             superblock,
             inode_next: superblock.inode_next.0,

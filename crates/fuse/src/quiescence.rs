@@ -27,39 +27,39 @@ use parking_lot::Mutex;
 /// The hands of all threads of a mount.
 #[derive(Debug, Default)]
 pub(crate) struct PageWrites {
-    hands: Mutex<Hands>,
+    hands: Mutex<Counters>,
     has_rings: AtomicBool,
     /// Reads and writes that have come.
     data: Counter,
 }
 
 #[derive(Debug, Default)]
-struct Hands {
+struct Counters {
     all: Vec<(u64, Arc<AtomicU64>)>,
     last: u64,
 }
 
 /// That of one thread. Odd: it may hold a write.
 #[derive(Debug)]
-pub(crate) struct Hand {
+pub(crate) struct QuiescenceCounter {
     of: Arc<PageWrites>,
     turn: Arc<AtomicU64>,
 }
 
 impl PageWrites {
     /// A hand for a thread that reads requests. It lies down.
-    pub(crate) fn hand(self: &Arc<Self>) -> Hand {
+    pub(crate) fn hand(self: &Arc<Self>) -> QuiescenceCounter {
         let turn = Arc::<AtomicU64>::default();
         let mut hands = self.hands.lock();
         hands.last += 1;
         let number = hands.last;
         hands.all.push((number, Arc::clone(&turn)));
         drop(hands);
-        Hand { of: Arc::clone(self), turn }
+        QuiescenceCounter { of: Arc::clone(self), turn }
     }
 
     /// The same for a thread that serves a ring.
-    pub(crate) fn hand_at_ring(self: &Arc<Self>) -> Hand {
+    pub(crate) fn hand_at_ring(self: &Arc<Self>) -> QuiescenceCounter {
         self.has_rings.store(true, Ordering::Relaxed);
         self.hand()
     }
@@ -68,7 +68,7 @@ impl PageWrites {
     /// calling thread has put its own down.
     pub(crate) fn describe(&self) -> String {
         let way = if self.has_rings.load(Ordering::Relaxed) { "rings" } else { "device" };
-        // Hands first: what is counted behind has been in one of them.
+        // Counters first: what is counted behind has been in one of them.
         let mut up = String::new();
         for (number, turn) in &self.hands.lock().all {
             let turn = turn.load(Ordering::Acquire);
@@ -80,7 +80,7 @@ impl PageWrites {
     }
 }
 
-impl Hand {
+impl QuiescenceCounter {
     /// To be called before the thread takes a request. What it held is done.
     pub(crate) fn lift(&self) {
         self.put_down();
@@ -110,7 +110,7 @@ impl Hand {
 }
 
 /// A thread that ends, even by a panic, holds nothing.
-impl Drop for Hand {
+impl Drop for QuiescenceCounter {
     fn drop(&mut self) {
         self.put_down();
         self.of.hands.lock().all.retain(|(_, turn)| !Arc::ptr_eq(turn, &self.turn));

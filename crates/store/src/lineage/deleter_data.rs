@@ -10,7 +10,7 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::{ItemKind, Key, Malformed};
 
-use super::walk_step::{Walk, WalkStep};
+use super::deleter_cursor::{Walk, WalkStep};
 use crate::StoreError;
 use crate::apply::Halt;
 use crate::cache::Node;

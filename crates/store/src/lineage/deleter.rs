@@ -8,7 +8,7 @@
 //!
 //! One walk goes at a time, and one step of it under one hold of the lock: what it frees, and the cursor, change together, and are
 //! durable with the next commit. The log says nothing of it: a replay finds the cursor of the commit that it begins with, and judges
-//! by that what branches gave up behind ([`crate::given_up`]).
+//! by that what branches gave up behind ([`crate::dropped_extents`]).
 //!
 //! What the cursor has passed may be in use for something else: the tree is entered along the cursor only.
 
@@ -21,12 +21,12 @@ use holdfast_format::item::{WalkItem, WalkPlace};
 use holdfast_format::{Malformed, NodePointer};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
+use super::deleter_cursor::{Walk, WalkStep};
+use super::deleter_descent::find;
+use super::deleters::Walks;
 use super::going::SOME;
 use super::list::Deletions;
 use super::plan::Plan;
-use super::walk_down::find;
-use super::walks::Walks;
-use super::walk_step::{Walk, WalkStep};
 use crate::apply::{Halt, Slots};
 use crate::room::slots_at_most;
 use crate::space::alloc::Space;

@@ -13,7 +13,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-use crate::calls;
+use crate::seccomp;
 
 /// What a daemon of root needs: to mount and unmount, and abort connections; to open volumes, logs and homes of others; to tell who
 /// asks, whose processes may have more rights; doors that become others, and to end them; limits, memory that rings lock, and to be spared when memory runs out.
@@ -33,7 +33,7 @@ const LAST: i32 = 19;
 /// What a daemon gives up. Before it has other threads, each of which would keep its own.
 pub(super) fn of_daemon() {
     if geteuid().is_root()
-        && let Err(error) = keep(OF_A_DAEMON).and_then(|()| calls::of_daemon())
+        && let Err(error) = keep(OF_A_DAEMON).and_then(|()| seccomp::of_daemon())
     {
         tracing::warn!("this process keeps rights that it does not need: {error}");
     }
@@ -56,7 +56,7 @@ pub(super) fn of_door(user: Uid, group: Gid) -> io::Result<()> {
     let _ = setresuid(user, user, user);
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     keep(CapabilitySet::empty())?;
-    calls::of_door()
+    seccomp::of_door()
 }
 
 /// Keeps no other rights than these, now and in all programs that this thread starts.

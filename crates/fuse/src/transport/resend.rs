@@ -1,9 +1,9 @@
-//! Requests that come again, because the process that had them has died ([`CarriedOut`]).
+//! Requests that come again, because the process that had them has died ([`DuplicateRequests`]).
 //!
 //! Most are carried out once more. Others can be carried out only once ([`Change::is_once`]), and are noted. One of those that was carried out gets the
 //! [answer](done) that the first process owed.
 //!
-//! [`CarriedOut`]: crate::carried_out::CarriedOut
+//! [`DuplicateRequests`]: crate::duplicate_requests::DuplicateRequests
 
 use holdfast_base::InodeNo;
 use holdfast_wire::Op;
@@ -12,7 +12,7 @@ use holdfast_wire::abi::{self, UNIQUE_RESEND};
 use super::answer::Out;
 use super::convert;
 use super::effect::{Change, Effect, effect};
-use crate::carried_out::Noted;
+use crate::duplicate_requests::Noted;
 use crate::interface::{Answer, Entry, Errno};
 use crate::server::Server;
 
@@ -29,15 +29,16 @@ pub(super) fn once(
     op: &Op<'_>,
     act: impl FnOnce() -> Answer<Out>,
 ) -> (Answer<Out>, Option<Noted>) {
-    let Some(carried_out) = server.options.carried_out.as_ref().filter(|_| is_once(header, op))
+    let Some(duplicate_requests) =
+        server.options.duplicate_requests.as_ref().filter(|_| is_once(header, op))
     else {
         return (act(), None);
     };
     let unique = header.unique & !UNIQUE_RESEND;
-    if unique != header.unique && carried_out.was(unique) {
+    if unique != header.unique && duplicate_requests.was(unique) {
         return (done(server, header, op), None);
     }
-    let (answer, noted) = carried_out.noting(unique, act);
+    let (answer, noted) = duplicate_requests.noting(unique, act);
     (answer, Some(noted))
 }
 

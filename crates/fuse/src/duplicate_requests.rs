@@ -37,7 +37,7 @@ const COPIES_MAX: u64 = COPIED_TIMES * UNDER_WAY;
 
 /// What was carried out of the requests of one connection.
 #[derive(Debug)]
-pub struct CarriedOut {
+pub struct DuplicateRequests {
     slots: Arc<Slots>,
     /// Requests that an earlier process has carried out, and how often that was copied.
     before: HashMap<u64, u64>,
@@ -53,22 +53,22 @@ struct Slots {
     given_back: Condvar,
 }
 
-impl CarriedOut {
+impl DuplicateRequests {
     /// Nothing yet.
     ///
     /// # Errors
     /// The system gives no memory for it.
-    pub fn new() -> io::Result<CarriedOut> {
+    pub fn new() -> io::Result<DuplicateRequests> {
         let file = File::from(memfd_create("holdfast-requests", MemfdFlags::CLOEXEC)?);
         file.write_all_at(&0_u64.to_le_bytes(), 0)?;
-        CarriedOut::over(file, AREAS[0], HashMap::new())
+        DuplicateRequests::over(file, AREAS[0], HashMap::new())
     }
 
     /// What is left of a process that has died, of whose changes all up to `recovered` are there.
     ///
     /// # Errors
     /// `InvalidData`: it makes no sense. Others: it cannot be read, or the system gives no memory.
-    pub fn take_over(file: OwnedFd, recovered: Lsn) -> io::Result<CarriedOut> {
+    pub fn take_over(file: OwnedFd, recovered: Lsn) -> io::Result<DuplicateRequests> {
         let file = File::from(file);
         let mut head = [0; 8];
         file.read_exact_at(&mut head, 0)?;
@@ -98,17 +98,17 @@ impl CarriedOut {
         file.write_all_at(&bytes, other)?;
         let copies = before.len() as u64;
         let first = other + copies * SLOT;
-        let taken = CarriedOut::over(file, first, before)?;
+        let taken = DuplicateRequests::over(file, first, before)?;
         taken.slots.file.write_all_at(&(copies << 1 | (1 - which)).to_le_bytes(), 0)?;
         Ok(taken)
     }
 
     /// Slots that no request has had yet are zeros, and have their memory.
-    fn over(file: File, first: u64, before: HashMap<u64, u64>) -> io::Result<CarriedOut> {
+    fn over(file: File, first: u64, before: HashMap<u64, u64>) -> io::Result<DuplicateRequests> {
         fallocate(&file, FallocateFlags::empty(), first, UNDER_WAY * SLOT)?;
         let free = Mutex::new((0..UNDER_WAY).rev().collect());
         let slots = Slots { file, first, free, given_back: Condvar::new() };
-        Ok(CarriedOut { slots: Arc::new(slots), before })
+        Ok(DuplicateRequests { slots: Arc::new(slots), before })
     }
 
     /// Whether an earlier process has carried the request of this number out.
@@ -148,7 +148,7 @@ impl Slots {
     }
 }
 
-impl AsFd for CarriedOut {
+impl AsFd for DuplicateRequests {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.slots.file.as_fd()
     }
@@ -172,11 +172,12 @@ impl Drop for Noted {
 mod tests {
     use super::*;
 
-    fn next(of: &CarriedOut, recovered: u64) -> CarriedOut {
-        CarriedOut::take_over(of.as_fd().try_clone_to_owned().unwrap(), Lsn(recovered)).unwrap()
+    fn next(of: &DuplicateRequests, recovered: u64) -> DuplicateRequests {
+        DuplicateRequests::take_over(of.as_fd().try_clone_to_owned().unwrap(), Lsn(recovered))
+            .unwrap()
     }
 
-    fn carry_out(of: &CarriedOut, unique: u64, lsns: &[u64]) -> Noted {
+    fn carry_out(of: &DuplicateRequests, unique: u64, lsns: &[u64]) -> Noted {
         of.noting(unique, || {
             applied::asked_for(|| lsns.iter().for_each(|lsn| applied::note(Lsn(*lsn))))
         })
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_there_was_carried_out_and_what_is_lost_was_not() {
-        let first = CarriedOut::new().unwrap();
+        let first = DuplicateRequests::new().unwrap();
         // One counts.
         let under_way = [
             carry_out(&first, 10, &[1]),
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_used_again_when_its_request_is_answered() {
-        let first = CarriedOut::new().unwrap();
+        let first = DuplicateRequests::new().unwrap();
         for unique in 1..10_000 {
             drop(carry_out(&first, unique, &[unique]));
         }
@@ -219,7 +220,7 @@ mod tests {
     /// It is not done without a note.
     #[test]
     fn a_request_more_than_there_are_slots_waits_for_one() {
-        let first = CarriedOut::new().unwrap();
+        let first = DuplicateRequests::new().unwrap();
         let mut kept: Vec<_> =
             (1..=UNDER_WAY).map(|unique| carry_out(&first, unique, &[1])).collect();
         let answered = std::thread::scope(|scope| {
@@ -236,7 +237,7 @@ mod tests {
     /// The area that counts is as it was until the other one is complete.
     #[test]
     fn a_process_that_dies_while_it_takes_over_changes_nothing() {
-        let first = CarriedOut::new().unwrap();
+        let first = DuplicateRequests::new().unwrap();
         drop(carry_out(&first, 10, &[1]));
         let file = first.as_fd().try_clone_to_owned().map(File::from).unwrap();
         file.write_all_at(&[0xff; 64], AREAS[1]).unwrap();
@@ -250,7 +251,7 @@ mod tests {
     /// Copies are more than slots, and in front of a note lies the slot of a request that changed nothing.
     #[test]
     fn a_note_behind_many_copies_and_an_empty_slot_is_found() {
-        let mut now = CarriedOut::new().unwrap();
+        let mut now = DuplicateRequests::new().unwrap();
         for death in 1..=5 {
             let kept: Vec<_> =
                 (1..=60).map(|it| carry_out(&now, 1000 * death + 2 * it, &[1])).collect();
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_note_is_given_up_at_last() {
-        let mut now = CarriedOut::new().unwrap();
+        let mut now = DuplicateRequests::new().unwrap();
         drop(carry_out(&now, 10, &[1]));
         for times in 1..=COPIED_TIMES {
             now = next(&now, 1);
@@ -276,10 +277,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let first = CarriedOut::new().unwrap();
+        let first = DuplicateRequests::new().unwrap();
         let file = first.as_fd().try_clone_to_owned().map(File::from).unwrap();
         file.write_all_at(&u64::MAX.to_le_bytes(), 0).unwrap();
-        let refused = CarriedOut::take_over(file.into(), Lsn(1)).unwrap_err();
+        let refused = DuplicateRequests::take_over(file.into(), Lsn(1)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
     }
 }

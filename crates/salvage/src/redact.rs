@@ -19,7 +19,7 @@ const NO_CONTENT: u8 = b'x';
 
 /// Makes zeros of what a sound node holds of files: small content, targets of links, values of attributes, and what lies between its
 /// records. Lengths stay. With `names`, names and sums of data are replaced as well.
-pub(crate) fn scrub(bytes: &mut [u8], names: Option<&Scrambled>) {
+pub(crate) fn redact(bytes: &mut [u8], names: Option<&Scrambled>) {
     let node = NodeView::trusted(bytes);
     let is_leaf = node.level() == 0;
     let mut kept = vec![false; bytes.len()];

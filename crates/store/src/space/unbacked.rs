@@ -1,17 +1,17 @@
 //! What the host of a sparse image has given, in pieces of 4 MiB.
 //!
 //! Free blocks that it has not given cannot be promised, because a full host would refuse them when it is too late (P8). So
-//! they are hidden from the free space until it has given their piece, or the part of it where they lie.
+//! they are unbacked from the free space until it has given their piece, or the part of it where they lie.
 //!
 //! ```text
-//!  hidden -> asked -> given:  no call for it from here on; what becomes free is free
+//!  unbacked -> asked -> given:  no call for it from here on; what becomes free is free
 //!     ^        |        |
 //!     |<-------'        |     the host has refused it, or given parts of it
 //!     |                 v
 //!     '----------- discarding: it gave, and is to have it back
 //! ```
 //!
-//! - Hidden: what becomes free there is hidden with it. *Wanted* is a piece with a hidden block: no other is worth a call. *Searched* is one of
+//! - Unbacked: what becomes free there is unbacked with it. *Wanted* is a piece with a unbacked block: no other is worth a call. *Searched* is one of
 //!   which the image has no part that is not shown, as far as is known: not where something became free since, nor where the host may have given more than it said.
 //! - Asked: one thread has called the host. Another that finds nothing else waits for the answer.
 //! - Discarding: one thread discards. The host is not asked meanwhile: it would give first and take back then.
@@ -33,12 +33,12 @@ pub(super) const PIECES_PER_GROUP: u64 = GROUP_BLOCKS / PIECE_BLOCKS;
 const _: () = assert!(GROUP_BLOCKS.is_multiple_of(PIECE_BLOCKS) && PIECE_BLOCKS.is_multiple_of(64));
 const _: () = assert!(PIECES_PER_GROUP == 32, "two groups in a word");
 
-/// Which pieces of a volume are hidden.
+/// Which pieces of a volume are unbacked.
 #[derive(Debug)]
-pub(crate) struct Hidden {
+pub(crate) struct Unbacked {
     /// Those that are not given.
     pieces: Bits,
-    /// Hidden ones that are wanted.
+    /// Unbacked ones that are wanted.
     wanted: Bits,
     /// Those that a search has looked at, or looks at now.
     searched: Bits,
@@ -47,7 +47,7 @@ pub(crate) struct Hidden {
     group_count: u64,
     /// Where the search for the next one begins.
     next: u64,
-    /// This one comes before that, if it is hidden: it has the places of copies for the one that was asked for last.
+    /// This one comes before that, if it is unbacked: it has the places of copies for the one that was asked for last.
     copies: Option<u64>,
     /// What is in piece `p` has its copy in piece `p ^ copy_pieces`.
     copy_pieces: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Hidden {
     answers: u64,
     /// Of these, the ones behind which there may be room for a caller that found none: blocks were shown, or went back.
     gains: u64,
-    /// Free blocks of all hidden pieces, and of those that the host is being asked for.
+    /// Free blocks of all unbacked pieces, and of those that the host is being asked for.
     pub(super) blocks: u64,
 }
 
@@ -120,36 +120,36 @@ pub(crate) enum Next {
     Nothing,
 }
 
-impl Hidden {
+impl Unbacked {
     /// All pieces. `blocks` of the volume are free, `has_free` says of a group in which pieces some are, and `is_used` whether others are not.
     pub(super) fn all(
         geometry: &Geometry,
         blocks: u64,
         has_free: impl Fn(u64) -> u32,
         is_used: impl Fn(u64) -> bool,
-    ) -> Hidden {
-        let mut hidden = Hidden::none(geometry);
-        let (first, end) = (hidden.next, count(geometry));
+    ) -> Unbacked {
+        let mut unbacked = Unbacked::none(geometry);
+        let (first, end) = (unbacked.next, count(geometry));
         for group in 0..end.div_ceil(PIECES_PER_GROUP) {
             let bits = |from: u64| {
                 let bits = from.saturating_sub(group * PIECES_PER_GROUP).min(PIECES_PER_GROUP);
                 ((1u64 << bits) - 1) as u32
             };
             let inside = bits(end) & !bits(first);
-            hidden.pieces.set_of_group(group, inside);
-            hidden.wanted.set_of_group(group, inside & has_free(group));
+            unbacked.pieces.set_of_group(group, inside);
+            unbacked.wanted.set_of_group(group, inside & has_free(group));
         }
         let used: Vec<u64> = (0..geometry.group_count()).filter(|group| is_used(*group)).collect();
-        (hidden.groups, hidden.group_count) = (Bits::new(geometry.group_count()), 0);
-        used.into_iter().for_each(|group| hidden.has_given_of(group, true));
-        hidden.blocks = blocks;
-        hidden
+        (unbacked.groups, unbacked.group_count) = (Bits::new(geometry.group_count()), 0);
+        used.into_iter().for_each(|group| unbacked.has_given_of(group, true));
+        unbacked.blocks = blocks;
+        unbacked
     }
 
     /// The bitmap of a group has come: the host is not asked for pieces of which all is in use.
-    pub(super) fn are_known(&mut self, group: u64, has_hidden: u32) {
+    pub(super) fn are_known(&mut self, group: u64, has_unbacked: u32) {
         let wanted = self.wanted.of_group(group);
-        self.wanted.set_of_group(group, wanted & has_hidden);
+        self.wanted.set_of_group(group, wanted & has_unbacked);
     }
 
     /// The bitmap of a group is damaged: so many blocks of it are not free after all, and the host is not asked for them.
@@ -159,10 +159,10 @@ impl Hidden {
     }
 
     /// No piece: the host has given all.
-    pub(super) fn none(geometry: &Geometry) -> Hidden {
+    pub(super) fn none(geometry: &Geometry) -> Unbacked {
         let mut groups = Bits::new(geometry.group_count());
         (0..geometry.group_count()).for_each(|group| groups.set(group, true));
-        Hidden {
+        Unbacked {
             groups,
             group_count: geometry.group_count(),
             pieces: Bits::new(count(geometry)),
@@ -197,7 +197,7 @@ impl Hidden {
         }
     }
 
-    /// The volume has become larger: the blocks from `start` on are hidden.
+    /// The volume has become larger: the blocks from `start` on are unbacked.
     pub(super) fn extend(&mut self, geometry: &Geometry, start: BlockNo) {
         for bits in [&mut self.pieces, &mut self.wanted, &mut self.searched] {
             bits.0.resize(count(geometry).div_ceil(64) as usize, 0);
@@ -261,13 +261,13 @@ impl Hidden {
         Some(group * PIECES_PER_GROUP + u64::from(left(group).trailing_zeros()))
     }
 
-    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are hidden no more, and others are if it
-    /// `has_hidden` ones. `None`: the thread that asked has died.
+    /// What the host said to the piece `range`: it has given some of it, of which `shown` blocks are unbacked no more, and others are if it
+    /// `has_unbacked` ones. `None`: the thread that asked has died.
     pub(super) fn answered(
         &mut self,
         range: BlockRange,
         given: Option<&[BlockRange]>,
-        (shown, has_hidden): (u64, bool),
+        (shown, has_unbacked): (u64, bool),
         geometry: &Geometry,
     ) {
         let number = range.start.0 / PIECE_BLOCKS;
@@ -286,16 +286,16 @@ impl Hidden {
                 }
             }
         }
-        self.want(number, has_hidden);
+        self.want(number, has_unbacked);
     }
 
-    /// A hidden piece has hidden blocks, or not.
-    fn want(&mut self, number: u64, has_hidden: bool) {
+    /// A unbacked piece has unbacked blocks, or not.
+    fn want(&mut self, number: u64, has_unbacked: bool) {
         let is_idle = !self.asked.contains(&number) && !self.is_discarding(number);
-        self.wanted.set(number, has_hidden && is_idle && self.pieces.is_set(number));
+        self.wanted.set(number, has_unbacked && is_idle && self.pieces.is_set(number));
     }
 
-    /// The host may have given something of these, which are hidden.
+    /// The host may have given something of these, which are unbacked.
     pub(super) fn search_again(&mut self, pieces: &[BlockRange]) {
         pieces.iter().for_each(|piece| self.searched.set(piece.start.0 / PIECE_BLOCKS, false));
     }
@@ -310,7 +310,7 @@ impl Hidden {
         self.answers
     }
 
-    /// Blocks of one hidden piece became free, and stay hidden.
+    /// Blocks of one unbacked piece became free, and stay unbacked.
     pub(super) fn add(&mut self, range: BlockRange) {
         self.blocks += range.count;
         let number = range.start.0 / PIECE_BLOCKS;
@@ -329,7 +329,7 @@ impl Hidden {
         of_group.fold(0, |pieces, number| pieces | 1 << (number % PIECES_PER_GROUP))
     }
 
-    /// Pieces of a group, none of them asked for, are being discarded. `blocks` of them were free and are hidden from now on.
+    /// Pieces of a group, none of them asked for, are being discarded. `blocks` of them were free and are unbacked from now on.
     pub(super) fn begin_discard(&mut self, group: u64, pieces: u32, blocks: u64) {
         assert_eq!(self.discarding, None, "one discard at a time");
         assert_eq!(self.asked_in(group) & pieces, 0, "the host gives and takes at once");
@@ -341,10 +341,10 @@ impl Hidden {
         self.blocks += blocks;
     }
 
-    /// It is over: the host has to be asked again for those with hidden blocks. What of them it would not take back the image has still.
+    /// It is over: the host has to be asked again for those with unbacked blocks. What of them it would not take back the image has still.
     pub(super) fn end_discard(
         &mut self,
-        has_hidden: impl Fn(BlockRange) -> bool,
+        has_unbacked: impl Fn(BlockRange) -> bool,
         has_failed: bool,
         geometry: &Geometry,
     ) {
@@ -353,13 +353,13 @@ impl Hidden {
             if has_failed {
                 self.searched.set(number, false);
             }
-            self.want(number, has_hidden(piece(geometry, number)));
+            self.want(number, has_unbacked(piece(geometry, number)));
         }
         self.answers += 1;
         self.gains += 1;
     }
 
-    /// Whether blocks that become free here stay hidden.
+    /// Whether blocks that become free here stay unbacked.
     pub(super) fn holds(&self, block: BlockNo) -> bool {
         self.pieces.is_set(block.0 / PIECE_BLOCKS)
     }

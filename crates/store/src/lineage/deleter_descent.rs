@@ -11,8 +11,8 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::WalkPlace;
 
 use super::beside::Beside;
-use super::walk_data::{data_of_leaf, end_of_last_extent};
-use super::walk_step::{Walk, WalkStep};
+use super::deleter_cursor::{Walk, WalkStep};
+use super::deleter_data::{data_of_leaf, end_of_last_extent};
 use crate::apply::Halt;
 use crate::cache::Node;
 use crate::tree::subtree::Subtree;

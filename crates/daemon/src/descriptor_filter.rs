@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::control_socket::message::{self, ANSWER_MAX, QUESTION_MAX};
-use crate::rights;
+use crate::drop_privileges;
 
 /// How long either gets to send the rest of what it has begun, and to take what the other says.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,7 +58,8 @@ pub fn run(volume: &HostFile) -> Outcome {
         getsockopt(&caller, PeerCredentials).map_err(io::Error::from).context("the caller")?;
     // The caller's user may not open that everywhere.
     let mut known = Known { volume: *volume, spare: unconnected().ok() };
-    rights::of_door(Uid::from_raw(peer.uid()), Gid::from_raw(peer.gid())).context("rights")?;
+    drop_privileges::of_door(Uid::from_raw(peer.uid()), Gid::from_raw(peer.gid()))
+        .context("rights")?;
     // The end of either ends it, and the other one sees that.
     while pass(&caller, &daemon, &mut known).is_ok() {}
     Ok(0)

@@ -35,7 +35,7 @@ const PROGRESS_FILES: u64 = 1 << 10;
 const MOST_BYTES: usize = 128 << 20;
 
 /// The side of the daemon.
-pub(super) struct Conduit {
+pub(super) struct CommandStream {
     stream: UnixStream,
     /// It can be read when the daemon ends.
     stop: Arc<UnixStream>,
@@ -81,14 +81,14 @@ fn wait_for(
     Ok((!is_over).then(|| wanted[0].revents()))
 }
 
-impl Conduit {
+impl CommandStream {
     pub(super) fn new(
         stream: UnixStream,
         stop: Arc<UnixStream>,
         patience: Option<Duration>,
-    ) -> io::Result<Conduit> {
+    ) -> io::Result<CommandStream> {
         stream.set_nonblocking(true)?;
-        Ok(Conduit {
+        Ok(CommandStream {
             stream,
             stop,
             patience,
@@ -140,7 +140,7 @@ impl Conduit {
         }
     }
 
-    /// As [`Conduit::hand_over_pages`], for a command whose work has not begun: one that never lets it would keep its place.
+    /// As [`CommandStream::hand_over_pages`], for a command whose work has not begun: one that never lets it would keep its place.
     ///
     /// # Errors
     /// As there, or `time` is over.
@@ -288,7 +288,7 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the command that sends it has ended")
 }
 
-impl Ends for Conduit {
+impl Ends for CommandStream {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let some = &bytes[..bytes.len().min(BODY_MAX)];
         if !some.is_empty() {
