@@ -22,7 +22,7 @@ mod transfer;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ use open::{keep_name, make_longer, open_host, reason, refused, too_small};
 use parking_lot::Mutex;
 pub use physical::{PhysicalSector, Source};
 pub use probe::data_from;
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
 
 use crate::buffer::BufferPool;

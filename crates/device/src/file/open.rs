@@ -50,8 +50,8 @@ pub fn open_bytes(path: impl AsRef<Path>, access: OFlags) -> io::Result<File> {
 /// Opens what must exist and be a file or block device. Looks first: opening a pipe would wait.
 pub(super) fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
     let failed = |error: io::Error| refused(path, reason(&error));
-    let held = hold(path).map_err(failed)?;
-    let kind = held.metadata().map_err(failed)?.file_type();
+    let found = hold(path).map_err(failed)?;
+    let kind = found.metadata().map_err(failed)?.file_type();
     if kind.is_dir() {
         return Err(refused(path, "is a directory; a file or a block device is needed"));
     }
@@ -63,7 +63,7 @@ pub(super) fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError
         (OpenMode::ReadWrite, false) => OFlags::RDWR,
         (OpenMode::ReadWrite, true) => OFlags::RDWR | OFlags::EXCL,
     };
-    let opened = lock::patiently(|| held(&held, path, access));
+    let opened = lock::patiently(|| held(&found, path, access));
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => lock::in_use(path),
         _ => failed(error),
