@@ -258,7 +258,7 @@ fn every_command_works_on_a_mount_and_the_mounted_branch_stays() {
 
     place.run(&["mount", &format!("{image}:play"), dir]).fine();
     assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "two");
-    place.run(&["branch", "delete", dir, "play"]).fails(1, "is open");
+    place.run(&["branch", "delete", dir, ":play"]).fails(1, "`play` is mounted or in use");
     place.run(&["branch", "rename", dir, "play", "stage"]).fine();
     assert!(place.run(&["stats", dir]).fine().contains("stage; the volume has"));
     assert_eq!(place.run(&["snapshot", "create", dir, "x"]).fine(), "stage@x\n");

@@ -50,7 +50,7 @@ fn each_mount_has_its_own_branch_and_the_last_umount_ends_the_daemon() {
     place.run(&["fork", &format!("{image}:work"), "third"]).fine();
     let third = format!("{image}:third");
     place.run(&["mount", "-o", "ro,commit=77", &third, other]).fails(32, "commit=77: this holds");
-    place.run(&["branch", "delete", image, "work"]).fails(1, "`work` is open");
+    place.run(&["branch", "delete", image, "work"]).fails(1, "`work` is mounted or in use");
     assert_eq!(place.run(&["snapshot", "create", image, "x"]).fine(), "main@x\n");
     assert_eq!(many.list().len(), 4, "{:?}", many.list());
     // Its own options.

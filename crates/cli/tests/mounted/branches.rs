@@ -11,13 +11,16 @@ use holdfast_script::{Answer, BranchOp, Errno, TreeName};
 use super::{HOLDFAST, Mounted};
 
 /// What the program says when it refuses, and what the model answers then.
-const REFUSALS: [(&str, Errno); 7] = [
+const REFUSALS: [(&str, Errno); 10] = [
     ("exists already", Errno::EEXIST),
     ("there is no `", Errno::ENOENT),
+    ("there is no branch `", Errno::ENOENT),
     ("is held", Errno::EBUSY),
     ("has forks", Errno::EBUSY),
     ("cannot be deleted", Errno::EBUSY),
-    ("is open", Errno::EBUSY),
+    ("is mounted or in use", Errno::EBUSY),
+    ("is the volume's first branch", Errno::EBUSY),
+    ("cannot be promoted to itself", Errno::EBUSY),
     ("a name has", Errno::EINVAL),
 ];
 

@@ -25,7 +25,8 @@ fn a_command_runs_in_a_fork_of_its_own() {
     assert_eq!(sh(&["--fork", "@s", image], "cat file; exit 0").fine(), "one\n");
     assert_eq!(sh(&[&format!("{image}@s")], "cat file").fine(), "one\n");
     assert_eq!(sh(&[dir], "exit 7").code, 7);
-    sh(&["--fork", "none", dir], "true").fails(125, "there is no `none`");
+    sh(&["--fork", "none", dir], "true")
+        .fails(125, "there is no branch `none`; a snapshot is written @none");
     sh(&["--fork", "@s", &format!("{dir}@s")], "true").fails(125, "once");
     // At a place that is chosen, where others see what they saw.
     let other = place.path("other");

@@ -2,7 +2,8 @@
 //!
 //! Lists come in parts, each of which fits a message.
 
-use holdfast::{FileSystem, FsError, NewHead, Told};
+use holdfast::{FIRST_BRANCH, FileSystem, FsError, NewHead, Told};
+use holdfast_base::show;
 use rustix::io::Errno;
 
 use super::{Ask, Name, Reply, Which};
@@ -63,7 +64,11 @@ pub struct Refusal {
 impl From<FsError> for Refusal {
     fn from(error: FsError) -> Refusal {
         let has_diverged = matches!(error, FsError::Diverged(_));
-        Refusal { why: error.to_string(), errno: Some(error.errno()), has_diverged }
+        let why = match &error {
+            FsError::InUse(name) => format!("`{name}` is mounted or in use; unmount it first"),
+            error => error.to_string(),
+        };
+        Refusal { why, errno: Some(error.errno()), has_diverged }
     }
 }
 
@@ -77,6 +82,17 @@ impl Refusal {
     /// With the number that a system call would answer.
     pub fn new(errno: Errno, why: impl Into<String>) -> Refusal {
         Refusal { why: why.into(), errno: Some(errno.raw_os_error()), has_diverged: false }
+    }
+
+    /// Of a branch that is not there: what was named may be a snapshot.
+    fn or_is_snapshot(self, branch: &Which) -> Refusal {
+        match branch {
+            Which::Name(name) if self.errno == Some(Errno::NOENT.raw_os_error()) => {
+                let why = format!("there is no branch `{name}`; a snapshot is written @{name}");
+                Refusal { why, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Whether it is that a branch has changed since the fork was made that it was to become.
@@ -119,7 +135,13 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
                 // Also out of a snapshot that is open.
                 (None, None) => fs.fork(&name.0, None),
                 (None, from) => fs.fork_of(&name.0, fs.branch_number()?, from),
-                (Some(branch), from) => fs.fork_of(&name.0, engines(branch), from),
+                (Some(branch), from) => {
+                    let (_, number) = branch_of(open, Some(branch)).map_err(|no| match from {
+                        None => no.or_is_snapshot(branch),
+                        Some(_) => no,
+                    })?;
+                    fs.fork_of(&name.0, number, from)
+                }
             };
             Ok((name.clone(), Some(number?)))
         }
@@ -150,6 +172,7 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             if number.is_some_and(|wanted| wanted != found) {
                 return Err(another("branch"));
             }
+            expect_not_first(&name, found)?;
             let base = lists::base_of_transaction(fs, found, &name)?;
             fs.delete_branch(found)?;
             if let Some((of, snapshot)) = base {
@@ -178,6 +201,14 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
     }
 }
 
+fn expect_not_first(name: &Name, number: u64) -> Done<()> {
+    let why = || format!("`{name}` is the volume's first branch, which is never deleted");
+    match number {
+        FIRST_BRANCH => Err(Refusal::new(Errno::BUSY, why())),
+        _ => Ok(()),
+    }
+}
+
 fn another(what: &str) -> Refusal {
     Refusal::new(Errno::NOENT, format!("another {what} has this name by now; it stays"))
 }
@@ -185,6 +216,17 @@ fn another(what: &str) -> Refusal {
 fn give_head(open: &Open<'_>, branch: Option<&Which>, head: NewHead<'_>) -> Done<Reply> {
     // It may get another name meanwhile.
     let (branch, number) = branch_of(open, branch)?;
+    if let NewHead::Fork { fork, .. } = head {
+        let fork = open.fs.find_branch(fork)?;
+        let why = match fork.number {
+            same if same == number => Some("cannot be promoted to itself"),
+            FIRST_BRANCH => Some("is the volume's first branch, which is never promoted"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            return Err(Refusal::new(Errno::BUSY, format!("`{}` {why}", show::name(&fork.name))));
+        }
+    }
     match (open.give_head)(number, head) {
         Ok(told) => Ok(Reply::RolledBack { branch, forgotten: told == Told::All }),
         Err(no) if no.has_diverged => Ok(Reply::Diverged { why: no.why }),
