@@ -19,6 +19,16 @@ pub fn complain(sentence: &str) {
     say_on_stderr(&format!("holdfast: {}", printable(sentence)));
 }
 
+/// Does something with each, also behind one that fails; each failure is said.
+pub(crate) fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), Failure>) -> Outcome {
+    let mut code = 0;
+    for failure in all.iter().filter_map(|one| act(one).err()) {
+        code = code.max(failure.code);
+        complain(&with_help(failure).sentence);
+    }
+    Ok(code)
+}
+
 /// A line on stderr. A reader that cannot be told is not told: what is being done is done all the same, and the exit code is the same.
 pub(crate) fn say_on_stderr(line: &str) {
     use std::io::Write;

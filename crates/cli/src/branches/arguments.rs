@@ -3,11 +3,22 @@
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use holdfast_service::branches::by_time::Purpose;
 
-use super::{Name, TreeLocation};
+use super::place::SnapshotName;
+use super::{TreeLocation, Name};
 
 /// A name. Whether it can be one is judged by the engine.
 pub(crate) fn name() -> impl TypedValueParser<Value = Name> {
     OsStringValueParser::new().map(Name::of)
+}
+
+/// A branch that is there: its name, or `:NAME` as it stands behind a place.
+pub(crate) fn branch() -> impl TypedValueParser<Value = Name> {
+    name().map(|name| name.0.strip_prefix(b":").map(|bare| Name(bare.into())).unwrap_or(name))
+}
+
+/// A snapshot that is there.
+pub(crate) fn snapshot() -> impl TypedValueParser<Value = SnapshotName> {
+    OsStringValueParser::new().map(|text| SnapshotName::parse(&text))
 }
 
 /// A place with whatever stands behind it.
@@ -19,7 +30,9 @@ pub(crate) fn place() -> impl TypedValueParser<Value = TreeLocation> {
 pub(crate) fn branch_place() -> impl TypedValueParser<Value = TreeLocation> {
     place().try_map(|place| match place.snapshot {
         None => Ok(place),
-        Some(_) => Err("it names a snapshot; write the name of the snapshot behind the place"),
+        Some(_) => {
+            Err("it names a snapshot; a mounted directory, a volume or a branch is wanted here")
+        }
     })
 }
 
@@ -27,7 +40,7 @@ pub(crate) fn branch_place() -> impl TypedValueParser<Value = TreeLocation> {
 pub(crate) fn volume_place() -> impl TypedValueParser<Value = TreeLocation> {
     branch_place().try_map(|place| match place.branch {
         None => Ok(place),
-        Some(_) => Err("it names a branch; here is a mounted directory or a volume wanted"),
+        Some(_) => Err("it names a branch; a mounted directory or a volume is wanted here"),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a command is about: a mounted directory or a volume, and a branch or snapshot in it.
 //!
-//! `IMG:BRANCH`, `IMG@SNAPSHOT`, `IMG:BRANCH@SNAPSHOT`, and the same behind a mounted directory. A file of the whole name wins.
+//! `IMG:BRANCH`, `IMG@SNAPSHOT`, `IMG:BRANCH@SNAPSHOT`, and the same behind a mounted directory, or alone in one. A file of the whole name wins.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use holdfast_daemon::dispatch::Located;
+use holdfast_daemon::mounts;
 use holdfast_service::work::Tree;
 
 use super::{Ask, Name, Which};
@@ -54,7 +55,31 @@ impl TreeLocation {
             let is_there = holds_bytes(path) || path.is_dir();
             is_there.then(|| TreeLocation { path: path.into(), branch, snapshot })
         });
-        { found }.next().unwrap_or(whole)
+        { found }.next().or_else(|| Location::here(bytes)).unwrap_or(whole)
+    }
+
+    /// `:BRANCH`, `@SNAPSHOT` or both, of the mount in which the working directory is.
+    fn here(text: &[u8]) -> Option<Location> {
+        let (branch, snapshot) = names(text).filter(|_| !text.is_empty())?;
+        let mount = mounts::around(Path::new(".")).ok()??;
+        Some(Location { path: mount.dir, branch, snapshot })
+    }
+
+    /// The place of a snapshot that is named beside this one.
+    ///
+    /// # Errors
+    /// The two are of different branches.
+    pub(crate) fn of(&self, snapshot: &SnapshotName) -> Result<Location, Failure> {
+        match (&self.branch, &snapshot.branch) {
+            (Some(own), Some(other)) if own != other => Err(Failure::new(
+                2,
+                format!("{self} is the branch {own}, and {snapshot} of {other}"),
+            )),
+            (own, other) => {
+                let branch = own.as_ref().or(other.as_ref()).cloned();
+                Ok(Location { branch, ..self.clone() })
+            }
+        }
     }
 
     /// The branch, as a question has it.
@@ -111,6 +136,37 @@ fn names(text: &[u8]) -> Option<(Option<Name>, Option<Name>)> {
     };
     let are_names = [branch, snapshot].into_iter().flatten().all(Name::can_be);
     are_names.then(|| (branch.map(|it| Name(it.into())), snapshot.map(|it| Name(it.into()))))
+}
+
+/// A snapshot that is there, as it is named beside a place: `NAME`, `@NAME` or `BRANCH@NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotName {
+    /// The branch; `None`: that of the place.
+    branch: Option<Name>,
+    /// The snapshot.
+    pub(crate) name: Name,
+}
+
+impl SnapshotName {
+    /// What is neither `@NAME` nor `BRANCH@NAME` is a name. Whether it can be one is judged by the engine.
+    pub(crate) fn parse(text: &OsStr) -> SnapshotName {
+        let bytes = text.as_bytes();
+        let before = if bytes.starts_with(b"@") { &b""[..] } else { b":" };
+        match names(&[before, bytes].concat()) {
+            Some((branch, Some(name))) => SnapshotName { branch, name },
+            _ => SnapshotName { branch: None, name: Name(bytes.into()) },
+        }
+    }
+}
+
+/// As it is written in an argument.
+impl fmt::Display for SnapshotName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.branch {
+            Some(branch) => write!(f, "{branch}@{}", self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
 }
 
 /// A tree as it is named beside another one: what a fork begins with, say.
@@ -177,6 +233,32 @@ mod tests {
         {
             assert_eq!(parse(path), is(path, None, None));
         }
+    }
+
+    #[test]
+    fn a_snapshot_is_named_as_it_is_printed() {
+        let name = |text: &str| Name(text.into());
+        let parse = |text: &str| SnapshotName::parse(OsStr::new(text));
+        let is = |branch: Option<&str>, of: &str| SnapshotName {
+            branch: branch.map(name),
+            name: name(of),
+        };
+        assert_eq!(parse("s"), is(None, "s"));
+        assert_eq!(parse("@s"), is(None, "s"));
+        assert_eq!(parse("work@s"), is(Some("work"), "s"));
+        for odd in ["", "@", "a@", "a@b@c", ":a", "a/b@c"] {
+            assert_eq!(parse(odd), is(None, odd));
+        }
+        let place = |branch: Option<&str>| Location {
+            path: "v".into(),
+            branch: branch.map(name),
+            snapshot: None,
+        };
+        assert_eq!(place(None).of(&parse("work@s")).unwrap(), place(Some("work")));
+        assert_eq!(place(Some("work")).of(&parse("work@s")).unwrap(), place(Some("work")));
+        assert_eq!(place(Some("work")).of(&parse("@s")).unwrap(), place(Some("work")));
+        let refused = place(Some("work")).of(&parse("main@s")).unwrap_err();
+        assert_eq!(refused.sentence, "v:work is the branch work, and main@s of main");
     }
 
     #[test]

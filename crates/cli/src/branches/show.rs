@@ -127,6 +127,10 @@ pub(crate) fn made(
     printed(writeln!(std::io::stdout().lock(), "{branch}{snapshot}")).map(|()| 0)
 }
 
+fn diverged(why: String) -> Failure {
+    Failure::plain(format!("{why}; --force promotes it all the same"))
+}
+
 /// Gives a branch another head, and says where what it was can be found. `from`: whose head it is, and what that is called in JSON;
 /// `said`: what is said of the branch, which has this name.
 pub(crate) fn new_head(
@@ -137,7 +141,7 @@ pub(crate) fn new_head(
     kept: Option<&Name>,
     said: impl Fn(&Name) -> String,
 ) -> Outcome {
-    let (branch, forgotten) = place.located()?.new_head(question)?.map_err(Failure::plain)?;
+    let (branch, forgotten) = place.located()?.new_head(question)?.map_err(diverged)?;
     let said = format!("{branch} {}", said(&branch));
     if as_json {
         let mut object = named(&branch);

@@ -6,8 +6,8 @@ use holdfast_service::size;
 use holdfast_service::work::tune::Limit;
 
 use super::tune;
-use crate::branches::{Ask, Name, TreeLocation, arguments, show};
-use crate::outcome::Outcome;
+use crate::branches::{Ask, TreeLocation, Name, arguments, show};
+use crate::outcome::{Outcome, each};
 
 /// List, delete, rename, limit, promote the branches of a volume.
 #[derive(Debug, clap::Args)]
@@ -51,14 +51,16 @@ struct List {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A branch that is mounted, the one that the volume was made with, and one with a snapshot that is
-held or that another branch grew out of are not deleted. With a branch that a refused transaction has
-left (txn- and the time) goes the snapshot of the same name that it began with.")]
+held or that another branch grew out of are not deleted. With a branch that a refused transaction
+has left (txn- and the time) goes the snapshot of the same name that it began with.
+
+Exit code: 1 if one could not be deleted; the others are.")]
 struct Delete {
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
     place: TreeLocation,
     /// The branches.
-    #[arg(required = true, value_parser = arguments::name())]
+    #[arg(required = true, value_parser = arguments::branch())]
     names: Vec<Name>,
 }
 
@@ -69,7 +71,7 @@ struct Of {
     #[arg(value_parser = arguments::volume_place())]
     place: TreeLocation,
     /// The branch.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::branch())]
     name: Name,
 }
 
@@ -124,7 +126,7 @@ struct Promote {
     #[arg(value_parser = arguments::branch_place())]
     place: TreeLocation,
     /// The fork that it becomes.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::branch())]
     fork: Name,
 }
 
@@ -132,9 +134,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match &args.what {
         BranchCommand::List(args) => return list(args),
         BranchCommand::Delete(Delete { place, names }) => {
-            for name in names {
-                place.done(&Ask::DeleteBranch { name: name.into(), number: None })?;
-            }
+            return each(names, |name| {
+                place.done(&Ask::DeleteBranch { name: name.into(), number: None }).map(drop)
+            });
         }
         BranchCommand::Rename(Rename { of: Of { place, name }, new_name }) => {
             place.done(&Ask::RenameBranch { name: name.into(), new_name: new_name.clone() })?;

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Print what udev wants to know of a filesystem, and nothing else.
     #[arg(long, conflicts_with = "json")]
     udev: bool,
-    /// A file or a block device, which may be mounted, or a directory in which it is.
+    /// A file or a block device, which may be mounted, or a directory in which it is mounted.
     target: PathBuf,
 }
 
@@ -72,6 +72,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         object["physical_sector_bytes"] = physical.bytes.into();
         object["physical_sector_is_assumed"] = (physical.source == Source::Assumed).into();
         tell_lineage(&mut object, lineage.as_ref(), mount.is_some());
+        (object["live"], object["transport"]) = (Value::Null, Value::Null);
         // What the file shows of a mounted volume is older than what its daemon says.
         if let Ok(Some(report)) = &live {
             tell_live(&mut object, report);
@@ -181,10 +182,9 @@ fn tell_lineage(object: &mut Value, lineage: Option<&MountedTree>, is_mounted: b
         .expect("a number and a sentence");
     object["missing"] = lineage.and_then(|it| it.missing.clone()).into();
     object["failed_deletions"] = lineage.map(|it| it.failed_deletions.clone()).into();
-    if let Some(mounted) = lineage.filter(|_| is_mounted) {
-        object["mounted_branch"] = mounted.branch.clone().into();
-        object["mounted_snapshot"] = mounted.snapshot.clone().into();
-    }
+    let mounted = lineage.filter(|_| is_mounted);
+    object["mounted_branch"] = mounted.map(|it| it.branch.clone()).into();
+    object["mounted_snapshot"] = mounted.and_then(|it| it.snapshot.clone()).into();
 }
 
 /// What only the daemon of a mount knows.

@@ -5,8 +5,8 @@ use std::io::Write;
 use holdfast_control::Snapshot;
 use holdfast_service::branches::by_time::Purpose;
 
-use crate::branches::{Ask, Name, TreeLocation, arguments, show};
-use crate::outcome::{Outcome, printed};
+use crate::branches::{Ask, TreeLocation, Name, SnapshotName, arguments, show};
+use crate::outcome::{Outcome, each, printed};
 
 /// Take, list, keep, delete snapshots of a branch, and go back to one.
 #[derive(Debug, clap::Args)]
@@ -17,7 +17,8 @@ empty volume and for one of ten million files, and programs go on writing meanwh
 
 PLACE is a mounted directory, or a volume: a file or block device, mounted or not. The branch is
 the one that is mounted, or `main`; PLACE:BRANCH says another one. A name has 1 to 255 bytes, and
-no `/`, `@`, `:` or control character.
+no `/`, `@`, `:` or control character. A snapshot that is there may be written BRANCH@NAME, as it is
+printed; in a mount :BRANCH is a PLACE, and `.` is one at its root.
 
   holdfast snapshot create mnt before-upgrade
   holdfast snapshot list mnt
@@ -85,8 +86,8 @@ struct Of {
     #[arg(value_parser = arguments::branch_place())]
     place: TreeLocation,
     /// The snapshot.
-    #[arg(value_parser = arguments::name())]
-    name: Name,
+    #[arg(value_parser = arguments::snapshot())]
+    name: SnapshotName,
 }
 
 /// Show what is known of a snapshot.
@@ -103,14 +104,16 @@ struct Show {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 One that is held or mounted is not deleted. If branches grew out of it, only its name goes, until
-one of them is left.")]
+one of them is left.
+
+Exit code: 1 if one could not be deleted; the others are.")]
 struct Delete {
     /// A mounted directory or a volume, and `:BRANCH` if another one is meant.
     #[arg(value_parser = arguments::branch_place())]
     place: TreeLocation,
     /// The snapshots.
-    #[arg(required = true, value_parser = arguments::name())]
-    names: Vec<Name>,
+    #[arg(required = true, value_parser = arguments::snapshot())]
+    names: Vec<SnapshotName>,
 }
 
 /// Give a snapshot another name.
@@ -131,8 +134,8 @@ slip. --keep gives it another name; with --discard it is deleted.
 
 A mounted branch goes back under the programs that use it: they see the files of the snapshot at
 once. Files that they have open go on with what the snapshot has of them; those that it does not
-have answer ESTALE. The exit code is 3 if the branch is rolled back, but the kernel has not forgotten
-all that was within 30 seconds: programs may see some of it until it has.
+have answer ESTALE. The exit code is 3 if the branch is rolled back, but the kernel has not
+forgotten all that was within 30 seconds: programs may see some of it until it has.
 
   holdfast snapshot rollback mnt before-upgrade
   holdfast snapshot rollback --discard volume.img:work start")]
@@ -146,8 +149,8 @@ struct Rollback {
     #[arg(value_parser = arguments::branch_place())]
     place: TreeLocation,
     /// The snapshot to go back to.
-    #[arg(value_parser = arguments::name())]
-    name: Name,
+    #[arg(value_parser = arguments::snapshot())]
+    name: SnapshotName,
 }
 
 /// Keep a snapshot from being deleted.
@@ -169,19 +172,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
         SnapshotCommand::List(args) => return list(args),
         SnapshotCommand::Show(args) => return show(args),
         SnapshotCommand::Delete(Delete { place, names }) => {
-            for name in names {
-                let (branch, name) = (place.which(), name.into());
-                place.done(&Ask::DeleteSnapshot { branch, name, number: None })?;
-            }
+            return each(names, |name| {
+                let (place, name) = (place.of(name)?, (&name.name).into());
+                let branch = place.which();
+                place.done(&Ask::DeleteSnapshot { branch, name, number: None }).map(drop)
+            });
         }
         SnapshotCommand::Rename(Rename { of: Of { place, name }, new_name }) => {
-            let (branch, name, new_name) = (place.which(), name.into(), new_name.clone());
+            let (place, name) = (place.of(name)?, (&name.name).into());
+            let (branch, new_name) = (place.which(), new_name.clone());
             place.done(&Ask::RenameSnapshot { branch, name, new_name })?;
         }
         SnapshotCommand::Rollback(args) => return rollback(args),
         SnapshotCommand::Hold(Hold { tag, of: Of { place, name } })
         | SnapshotCommand::Unhold(Hold { tag, of: Of { place, name } }) => {
-            let (branch, name, tag) = (place.which(), name.into(), tag.clone());
+            let (place, name) = (place.of(name)?, (&name.name).into());
+            let (branch, tag) = (place.which(), tag.clone());
             place.done(&Ask::Hold { branch, name, tag, held })?;
         }
     }
@@ -221,7 +227,8 @@ fn row(of: &Snapshot) -> [String; 6] {
 }
 
 fn show(args: &Show) -> Outcome {
-    let (branch, snapshot) = args.of.place.located()?.snapshot(&args.of.name)?;
+    let (branch, snapshot) =
+        args.of.place.of(&args.of.name)?.located()?.snapshot(&args.of.name.name)?;
     if args.json {
         let mut object = show::named(&branch);
         object.insert("snapshot".into(), show::snapshot(&snapshot).into());
@@ -255,8 +262,9 @@ fn show(args: &Show) -> Outcome {
 
 fn rollback(args: &Rollback) -> Outcome {
     let keep = args.keep.name(Purpose::BeforeRollback);
-    let (branch, name) = (args.place.which(), &args.name);
+    let (place, name) = (args.place.of(&args.name)?, &args.name.name);
+    let branch = place.which();
     let question = Ask::RollBack { branch, to: name.into(), keep: keep.clone() };
     let (from, said) = (("snapshot", name), |branch: &Name| format!("is as {branch}@{name}"));
-    show::new_head(&args.place, &question, args.json, from, keep.as_ref(), said)
+    show::new_head(&place, &question, args.json, from, keep.as_ref(), said)
 }

@@ -55,6 +55,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.label.as_ref().is_some_and(|label| label.len() > 64) {
         return Err(Failure::plain("a label has at most 64 bytes"));
     }
+    if args.place.branch.is_some() && args.limit.is_none() {
+        let why = "all branches share the label and the id: name the volume alone";
+        return Err(Failure::new(2, why));
+    }
     let located = args.place.located()?;
     let uuid = args.uuid.map(Uuid::into_bytes);
     let to = To { uuid, label: args.label.clone(), limit: args.limit };

@@ -32,7 +32,7 @@ fn snapshots_are_taken_listed_shown_renamed_held_and_deleted() {
 
     place.run(&["snapshot", "rename", image, "first", "1st; größe"]).fine();
     place.run(&["snapshot", "show", image, "first"]).fails(1, "there is no `main@first`");
-    place.run(&["snapshot", "hold", image, "1st; größe"]).fine();
+    place.run(&["snapshot", "hold", image, "main@1st; größe"]).fine();
     place.run(&["snapshot", "hold", "--tag", "backup", image, "1st; größe"]).fine();
     place.run(&["snapshot", "hold", "--tag", "backup", image, "1st; größe"]).fails(1, "already");
     let json = place.run(&["snapshot", "show", "--json", image, "1st; größe"]).fine();
@@ -46,7 +46,15 @@ fn snapshots_are_taken_listed_shown_renamed_held_and_deleted() {
     assert!(show.contains("held        by backup"), "{show}");
     place.run(&["snapshot", "delete", image, "1st; größe"]).fails(1, "is held by `backup`");
     place.run(&["snapshot", "unhold", "--tag", "backup", image, "1st; größe"]).fine();
-    place.run(&["snapshot", "delete", image, "1st; größe", by_time]).fine();
+    let twice = place.run(&[
+        "snapshot",
+        "delete",
+        image,
+        "main@1st; größe",
+        "none",
+        &format!("@{by_time}"),
+    ]);
+    twice.fails(1, "there is no `none`");
     let json = place.run(&["snapshot", "list", "--json", image]).fine();
     assert_eq!(json, "{\"branch\":\"main\",\"failed_deletions\":[],\"snapshots\":[]}\n");
     assert_eq!(cat(&place), "one");
@@ -70,7 +78,7 @@ fn a_rollback_keeps_what_was_or_discards_it() {
     let kept = names().pop().unwrap();
     assert!(kept.starts_with("before-rollback-20"), "{kept}");
     assert_eq!(said, format!("main is as main@one; what it was is kept as main@{kept}\n"));
-    place.run(&["snapshot", "rollback", "--keep", "1", image, &kept]).fine();
+    place.run(&["snapshot", "rollback", "--keep", "1", image, &format!("main@{kept}")]).fine();
     assert_eq!(cat(&place), "two");
     let json = place.run(&["snapshot", "rollback", "--discard", "--json", image, "one"]).fine();
     assert_eq!(
@@ -83,6 +91,8 @@ fn a_rollback_keeps_what_was_or_discards_it() {
     place
         .run(&["snapshot", "rollback", "--keep", "x", "--discard", image, "one"])
         .fails(2, "--help");
+    let fork = format!("{image}:fork");
+    place.run(&["snapshot", "rollback", &fork, "main@one"]).fails(2, "and main@one of main");
     place.run(&["snapshot", "rollback", image, "none"]).fails(1, "there is no `none`");
     assert_eq!(cat(&place), "one");
     place.fsck();
@@ -102,9 +112,11 @@ fn branches_are_forked_listed_renamed_limited_and_deleted() {
     place.run(&["fork", &format!("{image}@s"), "--from", "main", "x"]).fails(2, "--from");
     place.run(&["fork", image, "--from", "now", "then"]).fails(1, "`then` exists");
     place.run(&["fork", image, "--from", "main@t", "x"]).fails(1, "there is no");
+    let words = "there is no branch `s`; a snapshot is written @s";
+    place.run(&["fork", image, "--from", "s", "x"]).fails(1, words);
 
     place.run(&["snapshot", "create", &format!("{image}:then"), "of then"]).fine();
-    place.run(&["branch", "limit", image, "then", "1M"]).fine();
+    place.run(&["branch", "limit", image, ":then", "1M"]).fine();
     let list = place.run(&["branch", "list", image]).fine();
     let rows: Vec<&str> = list.lines().collect();
     assert_eq!(rows.len(), 5, "{list}");
@@ -123,12 +135,19 @@ fn branches_are_forked_listed_renamed_limited_and_deleted() {
     place.run(&["branch", "rename", image, "then", "later"]).fine();
     place.run(&["branch", "rename", image, "then", "x"]).fails(1, "there is no `then`");
     place.run(&["branch", "rename", image, "later", "now"]).fails(1, "exists");
-    place.run(&["branch", "delete", image, "main"]).fails(1, "");
+    let words = "`main` is the volume's first branch, which is never deleted";
+    place.run(&["branch", "delete", image, "main"]).fails(1, words);
     place.run(&["fork", image, "--from", "later@of then", "child"]).fine();
     place.run(&["branch", "delete", image, "later"]).fails(1, "child");
-    place.run(&["branch", "delete", image, "child", "later", "again", "now"]).fine();
+    place
+        .run(&["branch", "delete", image, "child", "none", ":later", "again", "now"])
+        .fails(1, "`none`");
     let info = place.run(&["info", image]).fine();
     assert!(info.contains("1 branch, "), "{info}");
+    let json = place.run(&["info", "--json", image]).fine();
+    for name in ["live", "transport", "mounted_branch", "mounted_snapshot"] {
+        assert!(json.contains(&format!("\"{name}\":null")), "{name}: {json}");
+    }
     assert_eq!(cat(&place), "two");
     place.fsck();
 }
@@ -298,11 +317,18 @@ fn a_fork_is_promoted_unless_its_branch_has_changed() {
     let list = place.run(&["snapshot", "list", image]).fine();
     assert!(list.contains("of-the-fork") && list.contains("was"), "{list}");
     place.run(&["branch", "promote", image, "try"]).fails(1, "there is no `try`");
-    place.run(&["branch", "promote", image, "main"]).fails(1, "`main` is open");
+    place
+        .run(&["branch", "promote", image, "main"])
+        .fails(1, "`main` cannot be promoted to itself");
+    place
+        .run(&["tune", "--label", "x", &format!("{image}:main")])
+        .fails(2, "name the volume alone");
 
     place.run(&["fork", image, "late"]).fine();
     put(&place, "three");
-    place.run(&["branch", "promote", image, "late"]).fails(1, "`main` has changed since");
+    place
+        .run(&["branch", "promote", image, "late"])
+        .fails(1, "`main` has changed since the fork was made; --force");
     assert_eq!(cat(&place), "three");
     let json =
         place.run(&["branch", "promote", "--force", "--discard", "--json", image, "late"]).fine();
