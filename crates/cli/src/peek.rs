@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use holdfast::device::{Device, DeviceError, DeviceStats};
+use holdfast_daemon::dispatch::not_mounted;
 use holdfast_device::file::{PhysicalSector, data_from};
 use holdfast_device::{Discards, Flushed, open_bytes};
 use rustix::fs::OFlags;
@@ -27,11 +28,13 @@ impl Peek {
     pub fn open(path: &Path) -> Result<Peek, Failure> {
         let found = std::fs::metadata(path).context(path.display())?;
         if !crate::branches::place::holds_bytes(path) {
-            let what = match found.is_dir() {
-                true => "is a directory",
-                false => "is neither a file nor a block device",
-            };
-            return Err(Failure::plain(format!("{} {what}", path.display())));
+            return Err(match found.is_dir() {
+                true => not_mounted(path),
+                false => Failure::plain(format!(
+                    "{} is neither a file nor a block device",
+                    path.display()
+                )),
+            });
         }
         let file = open_bytes(path, OFlags::RDONLY).context(path.display())?;
         let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))

@@ -22,7 +22,8 @@ snapshot or both may stand before the second colon, otherwise `main` is meant:
   data.holdfast:work:/etc/fstab
   data.holdfast@before-upgrade:/etc/fstab
   data.holdfast:work@monday:/etc/fstab
-A file of the whole name wins. A directory where something is mounted may stand for IMAGE.";
+A file of the whole name wins. A directory where something is mounted may stand for IMAGE, and any
+path in it for IMAGE:/path.";
 
 /// A path, in a volume or on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,13 +90,21 @@ impl Target {
         Ok(target)
     }
 
-    /// The place and the path in it. Like [`Target::parse`], and a place alone means its root.
+    /// The place and the path in it. Like [`Target::parse`]; a place alone means its root, and any path in a mount itself.
     pub fn inside(text: impl AsRef<OsStr>) -> Result<(TreeLocation, PathBuf), Failure> {
         let text = text.as_ref();
         match Target::parse(text) {
             Target::Inside { place, path } => Ok((place, path)),
             Target::Host(host) => {
                 let place = TreeLocation::parse(host.as_os_str());
+                // A file in a mount may be a volume itself.
+                if place.path == host
+                    && !is_mounted(&host)
+                    && !holds_volume(&host)
+                    && let Some(inside) = in_mount(&host)?
+                {
+                    return Ok(inside);
+                }
                 if holds_bytes(&place.path) || is_mounted(&place.path) {
                     return Ok((place, "/".into()));
                 }
@@ -103,14 +112,49 @@ impl Target {
                 let bytes = text.as_bytes();
                 let end = bytes.windows(2).position(|two| two == b":/").unwrap_or(bytes.len());
                 let image = Path::new(OsStr::from_bytes(&bytes[..end]));
-                std::fs::metadata(image).context(image.display())?;
-                Err(Failure::plain(format!(
-                    "{} is not a volume; write IMAGE:/path",
-                    host.display()
-                )))
+                let (found, host) =
+                    (std::fs::metadata(image).context(image.display())?, host.display());
+                Err(Failure::plain(match found.is_dir() {
+                    true => format!(
+                        "nothing is mounted at {host}; for a path in a volume write IMAGE:/path"
+                    ),
+                    false => format!("{host} is not a volume; write IMAGE:/path"),
+                }))
             }
         }
     }
+}
+
+/// The mount in which a path of the host is, and the path there. The last name is not followed if it is a link. `None`: it is in no mount.
+///
+/// # Errors
+/// The mount shows a part of what is mounted.
+pub(crate) fn in_mount(host: &Path) -> Result<Option<(Location, PathBuf)>, Failure> {
+    let real = match (host.parent(), host.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+            parent.canonicalize().map(|parent| parent.join(name))
+        }
+        _ => host.canonicalize(),
+    };
+    let Ok(real) = real else { return Ok(None) };
+    // What is mounted at it is its own; where a link leads is not.
+    let around =
+        |path: &Path| mounts::or_none(mounts::around(path)).context("/proc/self/mountinfo");
+    let mount = match around(&real)? {
+        Some(own) if own.dir == real => Some(own),
+        _ => around(real.parent().unwrap_or(&real))?,
+    };
+    let Some(mount) = mount else { return Ok(None) };
+    let dir = mount.dir.display();
+    if !mounts::is_whole(&mount).context(&dir)? {
+        return Err(Failure::plain(format!(
+            "{dir} shows a part of a mount (mount --bind); name the path where the volume is mounted"
+        )));
+    }
+    let below = real.strip_prefix(&mount.dir).unwrap_or(Path::new(""));
+    let path = Path::new("/").join(below);
+    Ok(Some((Location { path: mount.dir, branch: None, snapshot: None }, path)))
 }
 
 /// Fails if a path of the host that is not there, nor could be made, looks like one in a volume: says what of that is missing.

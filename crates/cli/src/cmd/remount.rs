@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::Atime;
+use holdfast_daemon::dispatch::not_mounted;
 use holdfast_daemon::mount_options::{DaemonOptions, split};
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::{ask, report};
@@ -62,8 +63,7 @@ fn at(dir: &Path) -> Result<Mount, Failure> {
     let real = mounts::real_path(dir);
     let mounts = mounts::list().context("/proc/self/mountinfo")?;
     let found = mounts.into_iter().rfind(|mount| mount.dir == real);
-    let sentence = || format!("{} is not a mounted Holdfast volume", dir.display());
-    found.ok_or_else(|| Failure::new(MOUNT_FAILED, sentence()))
+    found.ok_or_else(|| not_mounted(dir).with_code(MOUNT_FAILED))
 }
 
 /// The options as they are now: what the daemon was started with, and the kernel's bits.

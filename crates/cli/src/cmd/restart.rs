@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use holdfast_daemon::dispatch::not_mounted;
 use holdfast_daemon::{client, mounts};
 
 use crate::branches::show;
@@ -33,6 +34,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.at).context("/proc/self/mountinfo")?;
+    if mount.is_none() && args.at.is_dir() {
+        return Err(not_mounted(&args.at));
+    }
     let volume = mount.map_or_else(|| mounts::real_path(&args.at), |mount| mount.source);
     let (pid, falls_back) = client::restart(&volume).map_err(|failure| failure.with_code(1))?;
     if args.json {

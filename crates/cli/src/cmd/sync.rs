@@ -26,7 +26,7 @@ const OF_OTHERS: Duration = Duration::from_secs(5);
 /// Make everything done in a mounted volume durable, in all of its branches.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A mounted directory, or anything in it.
+    /// A mounted directory, anything in it, or a volume that is mounted.
     dir: PathBuf,
 }
 
@@ -38,6 +38,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mount = found.context("/proc/self/mountinfo")?.ok_or_else(|| {
         Failure::plain(format!("{} is not in a mounted Holdfast volume", args.dir.display()))
     })?;
+    // A name below the mount that is not there is a slip.
+    if mount.dir != mounts::real_path(&args.dir) {
+        args.dir.symlink_metadata().context(args.dir.display())?;
+    }
     let others = mounts::beside(&mount).context("/proc/self/mountinfo")?;
     let handed = each(others, |other| hand_over(other, &mount));
     // Whatever the others say.

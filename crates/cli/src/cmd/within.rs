@@ -4,13 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use holdfast_base::user_namespace::maker;
-use holdfast_daemon::mounts;
 use holdfast_service::work::{Work, names};
 
 use crate::branches::{Name, TreeLocation};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::out;
-use crate::target::Target;
+use crate::target::{Target, in_mount};
 
 /// Bytes of paths that go to a daemon at once.
 const BYTES: usize = 8 << 10;
@@ -69,24 +68,19 @@ pub(super) fn inside(text: &OsStr) -> Result<(TreeLocation, PathBuf), Failure> {
         Target::Inside { place, path } => return Ok((place, path)),
         Target::Host(host) => host,
     };
-    // The last name is not followed if it is a link; and a directory that is mounted is no path in itself.
-    let (parent, name) = match (host.parent(), host.file_name()) {
-        (Some(parent), Some(name)) => (parent, name),
-        _ => return Err(no_path(text)),
-    };
-    let parent = if parent == Path::new("") { Path::new(".") } else { parent };
-    let real = parent.canonicalize().context(parent.display())?;
-    let mount = mounts::around(&real).context("/proc/self/mountinfo")?;
-    let mount = mount.ok_or_else(|| no_path(text))?;
-    let dir = mount.dir.display();
-    if !mounts::is_whole(&mount).context(&dir)? {
-        return Err(Failure::plain(format!(
-            "{dir} shows a part of a mount (mount --bind); name the path where the volume is mounted"
-        )));
+    match in_mount(&host)? {
+        // `.` and `..` name a directory by no name that could go.
+        Some((_, path)) if host.file_name().is_none() && path != Path::new("/") => {
+            Err(no_path(text))
+        }
+        Some(inside) => Ok(inside),
+        None => {
+            if let Some(above) = host.parent().filter(|above| *above != Path::new("")) {
+                above.metadata().context(above.display())?;
+            }
+            Err(no_path(text))
+        }
     }
-    let below = real.strip_prefix(&mount.dir).map_err(|_| no_path(text))?;
-    let path = Path::new("/").join(below).join(name);
-    Ok((TreeLocation { path: mount.dir, branch: None, snapshot: None }, path))
 }
 
 fn no_path(text: &OsStr) -> Failure {

@@ -62,7 +62,7 @@ impl Located {
         let mounts = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
         let mount = mounts.into_iter().rev().find(|mount| mount.dir == real);
         if mount.is_none() && path.is_dir() {
-            return Err(Failure::plain(format!("{name} is not a mounted Holdfast volume")));
+            return Err(not_mounted(path));
         }
         let image = mount.as_ref().map_or_else(|| path.into(), |mount| mount.source.clone());
         let at = mount.as_ref().map(|mount| At {
@@ -175,9 +175,10 @@ impl Located {
             return match &self.mount {
                 // It is told when it is opened.
                 None => Ok(None),
-                Some(_) => {
-                    failed(&format!("this takes the right to {right} {}", self.image.display()))
-                }
+                Some(_) => failed(&format!(
+                    "only users who may {right} {} may do this",
+                    self.image.display()
+                )),
             };
         };
         let Ok(id) = HostFile::of(&proof) else { return Ok(None) };
@@ -276,6 +277,15 @@ impl Located {
             _ => Ok(()),
         }
     }
+}
+
+/// The sentence for a directory in which nothing of ours is mounted: it may lie below one.
+pub fn not_mounted(dir: &Path) -> Failure {
+    let name = shown(dir);
+    Failure::plain(match mounts::around(dir) {
+        Ok(Some(mount)) => format!("{name} lies in the mount {}; name that", shown(&mount.dir)),
+        _ => format!("{name} is not a mounted Holdfast volume"),
+    })
 }
 
 /// Whether the other side of a connection has ended: before it was asked, with the question unread, or without an answer.

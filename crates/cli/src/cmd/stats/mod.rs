@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use holdfast_daemon::dispatch::not_mounted;
 use holdfast_daemon::metrics;
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::report::{self, DEVICE, Report, Statistic};
@@ -78,9 +79,8 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let format = if args.json { Format::Json } else { args.format };
-    let mount = mounts::find(&args.dir).context("/proc/self/mountinfo")?.ok_or_else(|| {
-        Failure::plain(format!("{} is not a mounted Holdfast volume", args.dir.display()))
-    })?;
+    let mount = mounts::find(&args.dir).context("/proc/self/mountinfo")?;
+    let mount = mount.ok_or_else(|| not_mounted(&args.dir))?;
     if let Some(every) = args.watch {
         if format == Format::Prometheus {
             let why = "--watch does not print this; serve it: holdfast metrics --listen";

@@ -168,6 +168,29 @@ fn what_is_removed_of_a_volume_in_use_is_gone_for_programs_as_well() {
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.err.contains(words), "{said:?}");
     }
+    let root = place.dir();
+    rm(&["-r", root]).fails(1, "is the root of the branch, which stays");
+    place.run(&["ln", "-s", "d", root]).fails(1, "/d is there; -f replaces it");
+    place.run(&["ln", "-s", "keep/new", root]).fine();
+    place.run(&["mv", at("new").to_str().unwrap(), at("a").to_str().unwrap()]).fine();
+    place.run(&["mv", at("a/new").to_str().unwrap(), root]).fine();
+    place.run(&["rm", at("new").to_str().unwrap()]).fine();
+    // Plain paths in the mount, and what lies in it named as if it were the mount.
+    assert_eq!(place.run(&["cat", at("keep/file").to_str().unwrap()]).fine(), "kept");
+    assert_eq!(place.run(&["ls", at("keep").to_str().unwrap()]).fine(), "file\n");
+    place.run(&["sync", at("typo").to_str().unwrap()]).fails(1, "typo: No such file");
+    let below = format!("lies in the mount {root}; name that");
+    for words in [&["snapshot", "list"][..], &["stats"], &["info"], &["restart"]] {
+        let said = place.run(&[words, &[at("keep").to_str().unwrap()]].concat());
+        said.fails(1, &below);
+    }
+    // In a mount it need not be named.
+    place.run(&["snapshot", "create", root, "s"]).fine();
+    let here =
+        |words: &[&str]| said(place.command(words).current_dir(at("keep")).output().unwrap());
+    assert!(here(&["snapshot", "list", ":main"]).fine().contains("s "));
+    assert_eq!(here(&["cat", "@s:/keep/file"]).fine(), "kept");
+    place.run(&["snapshot", "delete", root, "@s"]).fine();
     rm(&["-r", &place.path("none")]).fails(1, "is in no volume");
     rm(&["-f", &place.inside("/none"), &place.inside("/a/none/x")]).fine();
     assert_eq!(names(&place.dir), ["a", "d", "keep", "to-keep"]);
