@@ -8,8 +8,9 @@ use holdfast_service::work::diff::{DiffFormat, TROUBLE};
 use holdfast_service::work::{Tree, Work};
 
 use crate::branches::{TreeLocation, place};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::out;
+use crate::target::holds_volume;
 
 /// Show what became of each file from one snapshot or branch to another.
 #[derive(Debug, clap::Args)]
@@ -74,7 +75,7 @@ pub(crate) struct Args {
     /// A volume, with `:BRANCH` if snapshots of another branch than `main` are meant; or A itself, with `@SNAPSHOT`.
     #[arg(value_name = "PLACE")]
     place: OsString,
-    /// What was: BRANCH@SNAPSHOT, @SNAPSHOT, BRANCH or a place. What is, if PLACE was.
+    /// What was: BRANCH@SNAPSHOT, @SNAPSHOT, BRANCH or a place. If PLACE is a snapshot: what it is compared with.
     a: Option<OsString>,
     /// What is, in the same form.
     b: Option<OsString>,
@@ -112,6 +113,7 @@ fn trees(
     b: Option<&OsStr>,
 ) -> Result<(Located, Tree, Tree), Failure> {
     let place = TreeLocation::parse(place);
+    std::fs::metadata(&place.path).context(place.path.display())?;
     let located = place.located()?;
     let first = located.tree();
     let other = |text: &OsStr| tree(&located, &first, text);
@@ -124,9 +126,8 @@ fn trees(
             return Err(Failure::plain("two trees are compared, and three are named"));
         }
         (false, None, _) => {
-            let shown = located.name();
             let why =
-                format!("say with what it is compared: {shown}@SNAPSHOT, or {shown} @SNAPSHOT");
+                format!("say with what it is compared: {place}@SNAPSHOT, or {place} @SNAPSHOT");
             return Err(Failure::plain(why));
         }
     };
@@ -137,6 +138,10 @@ fn trees(
 
 /// The place in this volume that a text means, if it does.
 fn place_in(located: &Located, text: &OsStr) -> Option<Located> {
+    // Of the first place, wherever this command is called.
+    if text.as_encoded_bytes().starts_with(b"@") {
+        return None;
+    }
     let place = TreeLocation::parse(text);
     let other = place.path.exists().then(|| place.located().ok()).flatten();
     other.filter(|other| located.has(other))
@@ -146,6 +151,11 @@ fn place_in(located: &Located, text: &OsStr) -> Option<Located> {
 fn tree(located: &Located, first: &Tree, text: &OsStr) -> Result<Tree, Failure> {
     if let Some(place) = place_in(located, text) {
         return Ok(place.tree());
+    }
+    // A name of a branch that is a file as well means the branch.
+    let other = Location::parse(text);
+    if (other.branch.is_some() || other.snapshot.is_some()) && holds_volume(&other.path) {
+        return Err(Failure::plain(format!("{other}: only trees of one volume are compared")));
     }
     let text = text.to_str().ok_or_else(|| Failure::plain("a name is not UTF-8"))?;
     Ok(place::origin(text).map_err(Failure::plain)?.beside(first))

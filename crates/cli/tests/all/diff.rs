@@ -104,6 +104,11 @@ fn exit_codes_say_whether_anything_differs() {
     let said = place.run(&["diff", "-q", image, "@a"]);
     assert_eq!((said.code, &said.out[..], &said.err[..]), (1, "", ""));
     place.run(&["diff", image, "@b"]).fails(2, "there is no `b`");
+    place.run(&["diff", "nowhere.img"]).fails(2, "nowhere.img: No such file or directory");
+    let other = place.path("other.img");
+    place.run(&["mkfs", "-q", "--size", "16M", &other]).fine();
+    let other = format!("{other}@a");
+    place.run(&["diff", image, &other]).fails(2, "only trees of one volume are compared");
     place.run(&["diff", "nowhere.img", "@a"]).fails(2, "No such file or directory");
 }
 

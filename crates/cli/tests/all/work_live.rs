@@ -102,7 +102,8 @@ created     new
     assert_eq!((said.code, &said.out[..], &said.err[..]), (1, "", ""));
     place.run(&["diff", &at(dir), dir, dir]).fails(2, "three are named");
     place.run(&["diff", dir, "@b"]).fails(2, "there is no `b`");
-    place.run(&["diff", dir]).fails(2, "say with what");
+    let shown = format!("{dir}:main@SNAPSHOT, or {dir}:main @SNAPSHOT");
+    place.run(&["diff", &format!("{dir}:main")]).fails(2, &shown);
     place.run(&["diff", &place.path(""), "@a"]).fails(2, "is not a mounted Holdfast volume");
     // Nothing is left of what it looked at, and it looked at nothing twice.
     assert_eq!(names(&place), (vec!["main".into()], vec!["a".into()]));
@@ -384,7 +385,7 @@ fn who_reads_nothing_harms_nobody_and_a_killed_command_leaves_nothing() {
     // What was taken to be sent counts for no rule: the newest of the others stays.
     let sent = names(&place).1.into_iter().find(|name| name.starts_with("sent-")).unwrap();
     place.run(&["prune", dir, "--all-names", "--keep", "1s:1s"]).fine();
-    place.run(&["snapshot", "delete", dir, &sent]).fails(1, "is open");
+    place.run(&["snapshot", "delete", dir, &sent]).fails(1, "is mounted or in use");
     assert_eq!(mute.remove(1).end().code, 0);
     let (branches, _) = names(&place);
     assert!(branches.iter().any(|name| name.starts_with("importing-")), "{branches:?}");
