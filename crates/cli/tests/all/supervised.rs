@@ -387,7 +387,7 @@ fn a_branch_gets_another_head_only_by_who_knows_its_kernel() {
     fs::write(place.dir.join("f"), "newer").unwrap();
     let rollback = ["snapshot", "rollback", place.dir(), "monday"];
     die(&place);
-    place.run(&rollback).fails(1, "Unmount it first");
+    place.run(&rollback).fails(1, "has outlived its process");
     assert_eq!(fs::read_to_string(place.dir.join("f")).unwrap(), "newer");
     place.umount();
     let log_to = format!("supervised,log={}", place.path("log"));

@@ -62,11 +62,16 @@ impl Host {
             Taken::At(_, of) if !mount_list::may_hear(user, of) => No::Refused(
                 "another user has mounted this branch already; mount a snapshot of it: any number of users may have that".into(),
             ),
-            Taken::At(at, _) => No::Refused(format!(
-                "this branch is mounted at {} already (or was unmounted lazily, and programs have files open there); to see it at {} as well: mount --bind",
-                at.display(),
-                dir.display()
-            )),
+            Taken::At(at, _) => {
+                let beside = match at == dir {
+                    true => String::new(),
+                    false => format!("; to see it at {} as well: mount --bind", dir.display()),
+                };
+                No::Refused(format!(
+                    "this branch is mounted at {} already (or was unmounted lazily, and programs have files open there){beside}",
+                    at.display()
+                ))
+            }
         })?;
         let volume = self.open_volume(|kept| kept.open(number, &engine_options))?;
         let session = self.serve(stream, user, &mut options, &volume);

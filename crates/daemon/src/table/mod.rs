@@ -375,8 +375,7 @@ impl Table {
 }
 
 /// Why a branch whose mount has outlived a daemon gets no other head.
-const OUTLIVED: &str = "the process that served this mount has died, and with it what the kernel was told: what the kernel remembers cannot be \
-     made to go. Unmount it first; then it is done, and can be mounted again";
+const OUTLIVED: &str = "this mount has outlived its process, so it cannot show another tree: unmount it, run this again, and mount it";
 
 /// How long a command waits for a branch that is just being mounted or unmounted.
 const BETWEEN: Duration = Duration::from_secs(2);
