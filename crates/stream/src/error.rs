@@ -8,7 +8,7 @@ use holdfast_posix::FsError;
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The stream ends before its end.
-    #[error("the stream ends at byte {position}, before its end")]
+    #[error("the stream is damaged, or was cut, before byte {position}")]
     Cut {
         /// The first byte that did not come.
         position: u64,

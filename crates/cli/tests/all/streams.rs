@@ -49,7 +49,7 @@ fn snapshots_go_through_pipes_and_cut_ones_go_on() {
     let cut = to.path("cut");
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&cut, &bytes[..bytes.len() - 30_000]).unwrap();
-    from_file(&to, &["receive", backup], &cut).fails(1, "before its end");
+    from_file(&to, &["receive", backup], &cut).fails(1, "damaged, or was cut, before byte");
     assert!(to.run(&["branch", "list", backup]).fine().contains(".receiving-"));
     assert_eq!(to.run(&["cat", &format!("{backup}:/notes")]).fine().len(), 100_000);
     let token = to.run(&["receive", "--resume-token", backup]).fine();
@@ -87,7 +87,7 @@ fn one_pipe_asks_for_the_token_and_goes_on_with_what_was_cut() {
     to_file(&from, &["send", &format!("{}@tuesday", from.image())], &file);
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() - 30_000]).unwrap();
-    from_file(&to, &["receive", to.image()], &file).fails(1, "before its end");
+    from_file(&to, &["receive", to.image()], &file).fails(1, "damaged, or was cut, before byte");
     // The right side is there first, and must not have the volume by then.
     let script =
         "{ sleep 1; $H send $A --resume \"$($H receive --resume-token $B)\"; } | $H receive $B";
