@@ -72,7 +72,7 @@ fn the_recipes_work_as_they_stand() {
     let of = |heading| document::under(&said, heading);
     let tasks = of("A workspace for each task");
     assert!(tasks.contains("task-3"), "{tasks}");
-    let transaction = of("A command that succeeds as a whole or has not been");
+    let transaction = of("A command that happens as a whole or not at all");
     assert!(transaction.contains("nothing has happened\nanswer.c\napp.c\n"), "{transaction}");
     assert!(transaction.ends_with("answer.c\napp.c\nmore.c\nann\nben\n"), "{transaction}");
     assert!(of("Undo for a tree that is in use").contains("app.c"), "{said}");
