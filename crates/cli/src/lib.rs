@@ -125,7 +125,7 @@ fn wrong(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure
         (None, "txn" | "run") => {
             (holdfast_daemon::private_mount::FAILED, format!("{NAME} {command}"))
         }
-        (None, "fsck") => (16, format!("{NAME} {command}")),
+        (None, "fsck" | "scrub") => (16, format!("{NAME} {command}")),
         (None, other) if other.is_empty() || other.starts_with('-') => (2, NAME.into()),
         (None, other) if is_unknown(error, other) => (2, NAME.into()),
         (None, other) => (2, format!("{NAME} {other}")),

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// The bits, octal, or changes of them: u+rwX,go-w.
     #[arg(value_parser = mode, allow_hyphen_values = true)]
     mode: Mode,
-    /// Whose.
+    /// Files and directories.
     #[arg(required = true, value_name = "PLACE")]
     paths: Vec<OsString>,
 }

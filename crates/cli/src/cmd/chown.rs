@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// By name or number: USER, USER:GROUP or :GROUP.
     #[arg(value_name = "USER:GROUP", value_parser = owner::parse)]
     owner: Owner,
-    /// Of what.
+    /// Files and directories.
     #[arg(required = true, value_name = "PLACE")]
     paths: Vec<OsString>,
 }

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// What has the name goes, in the same step; a directory stays.
     #[arg(short, long)]
     force: bool,
-    /// What the link leads to: a place in the same branch, or with -s what it says.
+    /// What the link leads to: a place in the same branch, or, with -s, any text.
     target: OsString,
     /// The link, or the directory for it.
     #[arg(value_name = "PLACE")]

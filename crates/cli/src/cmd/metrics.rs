@@ -8,7 +8,7 @@ use holdfast_daemon::metrics::{self, TextForm, serve::Scrapes};
 
 use crate::outcome::{Context, Outcome, complain, printed};
 
-/// Print or serve the statistics of all mounts for Prometheus and what reads its text.
+/// Print or serve the statistics of all mounts for Prometheus and programs that read its format.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Without --listen the text is printed once, for collectors that read files. With it, it answers

@@ -34,7 +34,7 @@ A branch or a snapshot of the volume is mounted if it stands behind the volume:
   holdfast mount volume.img:work mnt             the branch `work`
   holdfast mount volume.img@monday mnt           the snapshot `monday` of `main`, read-only
   holdfast mount volume.img:work@monday mnt      the snapshot `monday` of `work`, read-only
-A file of the whole name wins.
+If a file has the whole name, it is taken.
 
 One process serves all mounts of a volume. The first starts it; others join it, each with a branch
 or a snapshot and options of its own. Whoever may open the volume may join. A branch is

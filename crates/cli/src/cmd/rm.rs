@@ -13,9 +13,9 @@ use crate::pipes::out;
 #[command(after_help = "\
 A path in a volume is written IMAGE:/path or IMAGE:BRANCH:/path; or as any path in a directory where
 a branch is mounted. A volume in use is changed by its daemon, one name after the other, and others
-work in it meanwhile; of a directory that is not empty in the end, since others fill it, that is
-told. Symbolic links are removed, not followed. All is durable when this returns. It works on a full
-volume. Who may write the image may remove any file in it.
+work in it meanwhile; a directory that others keep filling is reported. Symbolic links are removed,
+not followed. All is durable when this returns. It works on a full volume. Users who may write the
+image may remove any file in it.
 
   holdfast rm -r data.holdfast:/old mnt/old
   holdfast rm -rf data.holdfast:work:/build

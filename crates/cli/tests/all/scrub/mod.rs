@@ -205,6 +205,7 @@ fn a_volume_that_is_read_only_is_scrubbed_with_n() {
     assert!(said.contains("nothing is damaged"), "{said}");
     let usage = run(&place, &["scrub", "--rate", "0", place.dir()]);
     usage.fails(16, "rate of 0");
+    run(&place, &["scrub", "--none"]).fails(16, "--none");
     let branch = format!("{}@s", place.dir());
     run(&place, &["scrub", &branch]).fails(16, "name the volume alone");
 }
