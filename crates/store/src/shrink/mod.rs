@@ -145,25 +145,17 @@ impl Inner {
     }
 
     /// Takes all that is going to be written from the host, before anything is: the place of the new far copy as well. Behind the slot there
-    /// is no way back, and without that copy no repair could open the volume for writing. Where it is refused, what was taken goes back.
+    /// is no way back, and without that copy no repair could open the volume for writing.
     fn take_room_of(&self, plan: &Plan, new: &Geometry) -> Result<()> {
         let far_copy = new.far_copy().0;
-        let mut taken = Vec::new();
         for (start, end) in plan.destinations().into_iter().chain([(far_copy, far_copy + 1)]) {
             let (at, len) = (start * BLOCK_BYTES, (end - start) * BLOCK_BYTES);
-            // Also of what is refused a part may have been given.
-            taken.push((at, len));
-            let Err(error) = self.device.take_room(at, len) else { continue };
-            for (at, len) in taken {
-                // It is free, and stays the volume's where a host keeps it.
-                let _ = self.device.discard(at, len);
-            }
-            return Err(match error.is_no_space() {
+            self.device.take_room(at, len).map_err(|error| match error.is_no_space() {
                 true => StoreError::Refused(
                     "the host has no room for what moves in front of the volume's new end; make room there".into(),
                 ),
                 false => error.into(),
-            });
+            })?;
         }
         Ok(())
     }
