@@ -34,6 +34,7 @@ mod difference;
 mod inodes;
 mod items;
 mod lineage;
+mod node_place;
 mod nodes;
 mod patched;
 mod path;
@@ -54,6 +55,7 @@ pub use referenced::{Referenced, referenced};
 pub use report::{BadPlace, Counted, Facts, Finding, Report, Summary};
 pub use ring_part::BadRingPart;
 pub use view::{View, view};
+pub use walk::extent_blocks;
 
 use holdfast_device::Device;
 use holdfast_format::Superblock;

@@ -16,7 +16,7 @@ use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key, NodePointer};
 
 use crate::bounds::Bounds;
-use crate::reading::NodePlace;
+use crate::node_place::NodePlace;
 use crate::text::printable;
 use crate::volume::Volume;
 use crate::walk::Step;

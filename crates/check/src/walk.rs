@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, TreeId};
-use holdfast_format::item::WalkPlace;
-use holdfast_format::{NodePointer, NodeView};
+use holdfast_format::item::{Extent, WalkPlace};
+use holdfast_format::{ItemKind, NodePointer, NodeView};
 
 use crate::bounds::Bounds;
 use crate::met_nodes::{Again, Met, MetNodes};
@@ -126,7 +126,7 @@ impl Walk<'_, '_> {
             }
         };
         let geometry = &self.volume.superblock.geometry;
-        let own = geometry.blocks_of(expected.stored(geometry)) + node.extent_blocks();
+        let own = geometry.blocks_of(expected.stored(geometry)) + extent_blocks(&node);
         let before = self.seen.referenced();
         let is_first = self.seen.meets(pointer.block, now, own);
         (self.visit)(Step::Node { pointer, node, is_first })?;
@@ -172,4 +172,10 @@ pub(crate) fn out_of_bounds(node: &NodeView<'_>, bounds: &Bounds) -> Option<Stri
     }
     (node.level() > 0 && first != bounds.low)
         .then(|| format!("its first separator is {first:?}, not its lower bound {:?}", bounds.low))
+}
+
+/// Blocks of the device that the extents of a leaf have.
+pub fn extent_blocks(leaf: &NodeView<'_>) -> u64 {
+    let extents = leaf.items_of(ItemKind::Extent);
+    extents.fold(0, |sum, (_, value)| sum.saturating_add(Extent::blocks_in(value)))
 }

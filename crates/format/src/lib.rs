@@ -13,7 +13,6 @@
 //!
 //! Knows nothing of I/O, threads, clocks, caching or policy.
 
-mod node_maker;
 #[macro_use]
 mod record;
 mod roots;

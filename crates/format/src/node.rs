@@ -16,7 +16,9 @@
 //! safe. Searching lives here because it needs nothing but the bytes; changing
 //! a node belongs to `store`.
 
-pub use crate::node_maker::{empty, filled};
+mod maker;
+
+pub use maker::{empty, filled};
 
 use std::ops::Range;
 
@@ -27,7 +29,6 @@ use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::feature::Carried;
 use crate::geometry::{Geometry, Stored};
-use crate::item::Extent;
 use crate::key::{ItemKind, Key, RawKey};
 use crate::limits::{TREE_LEVELS_MAX, value_max};
 
@@ -374,12 +375,6 @@ impl<'a> NodeView<'a> {
     pub fn items_of(&self, kind: ItemKind) -> impl Iterator<Item = (Key, &'a [u8])> + use<'a> {
         let count = if self.level() == 0 { self.count() } else { 0 };
         self.items().take(count).filter(move |(key, _)| key.kind == kind)
-    }
-
-    /// Blocks of the device that the extents of a leaf have.
-    pub fn extent_blocks(&self) -> u64 {
-        let extents = self.items_of(ItemKind::Extent);
-        extents.fold(0, |sum, (_, value)| sum.saturating_add(Extent::blocks_in(value)))
     }
 
     /// Child `index` of a node above the leaves.

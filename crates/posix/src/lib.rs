@@ -22,6 +22,7 @@ mod file;
 mod allow;
 mod last_message;
 mod names;
+mod listed;
 mod path;
 mod xattr_items;
 mod showing;

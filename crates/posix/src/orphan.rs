@@ -10,7 +10,6 @@
 //! or linked. A large file goes in bounded transactions. The last one removes inode, attributes and orphan item, so
 //! that a crash in between leaves an orphan and not a lost piece.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
@@ -21,7 +20,8 @@ use holdfast_store::{Need, Transaction};
 use crate::core::Core;
 use crate::file::content;
 use crate::inode::{Inode, InodeState, UNCOUNTED};
-use crate::{FsError, Result, xattr_items};
+use crate::listed::{each_listed, listed};
+use crate::{Result, xattr_items};
 
 /// Content items, and as many of attributes, that one transaction of a collection removes.
 const ITEMS_PER_BATCH: usize = 64;
@@ -212,46 +212,6 @@ fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()
 /// Does `work` with the number of each orphan.
 fn each(core: &Core, work: impl Fn(InodeNo) -> Result<()>) -> Result<()> {
     each_listed(core, ItemKind::Orphan, |no, _| work(no))
-}
-
-/// Does `work` with each inode that has an item of this kind in the list of the whole tree, and with the item.
-pub(crate) fn each_listed(
-    core: &Core,
-    kind: ItemKind,
-    mut work: impl FnMut(InodeNo, &[u8]) -> Result<()>,
-) -> Result<()> {
-    let (mut first, last) = Key::span(InodeNo(0), kind);
-    loop {
-        let mut found = Vec::new();
-        core.store.scan(&first, &last, |key, value| {
-            found.push((InodeNo(key.offset), value.to_vec()));
-            match found.len() < ITEMS_PER_BATCH {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
-        })?;
-        let next = found.last().and_then(|(no, _)| no.0.checked_add(1));
-        found.iter().try_for_each(|(no, value)| work(*no, value))?;
-        match next {
-            Some(offset) => first = Key { offset, ..first },
-            None => return Ok(()),
-        }
-    }
-}
-
-/// An inode that is listed by an item of this key; one that does not exist is listed no longer.
-pub(crate) fn listed(core: &Core, no: InodeNo, key: Key) -> Result<Option<Arc<Inode>>> {
-    match core.inode(no) {
-        Ok(inode) => Ok(Some(inode)),
-        Err(FsError::NotFound) => {
-            let mut transaction = Transaction::new();
-            transaction.delete(key);
-            let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
-            core.store.apply(transaction, &mut reservation)?;
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// The inode that is listed as an orphan, if it is one.

@@ -62,7 +62,7 @@ impl Reach {
         self.nodes.extend(places.map(BlockRange::ends));
         let mut referenced = geometry.blocks_of(stored);
         if place.level == 0 {
-            referenced = referenced.saturating_add(node.extent_blocks());
+            referenced = referenced.saturating_add(holdfast_check::extent_blocks(&node));
             for (_, value) in node.items_of(ItemKind::Extent) {
                 let Ok(extent) = Extent::decode(value) else { continue };
                 if geometry.holds_data(extent.blocks) {

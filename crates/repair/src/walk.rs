@@ -215,7 +215,8 @@ impl Survey {
         let lacks = tree.cursor.is_some();
         let geometry = &reading.superblock().geometry;
         let stored = geometry.stored(TreeId::Files, place.level);
-        let mut referenced = geometry.blocks_of(stored).saturating_add(node.extent_blocks());
+        let mut referenced =
+            geometry.blocks_of(stored).saturating_add(holdfast_check::extent_blocks(&node));
         self.met.insert(block, Met { place: *place, by: tree.id, lacks, referenced });
         self.nodes.insert((block, stored));
         if place.level == 0 {

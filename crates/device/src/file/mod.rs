@@ -12,6 +12,7 @@
 
 mod behind;
 mod cached;
+mod existing;
 mod host_file;
 pub mod lock;
 mod open;
@@ -26,9 +27,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use existing::{keep_name, make_longer, open_host, too_small};
 pub use host_file::HostFile;
 pub use open::open_bytes;
-use open::{keep_name, make_longer, open_host, reason, refused, too_small};
+use open::{reason, refused};
 use parking_lot::Mutex;
 pub use physical::{PhysicalSector, Source};
 pub use probe::data_from;

@@ -1,4 +1,4 @@
-//! Opens what is at a path only if it is a file or a block device, makes files, and says what the host refuses.
+//! Opens what is at a path only if it is a file or a block device, and says what the host refuses.
 //!
 //! Another user may put something else at a path at any moment. A pipe would be waited for without an end, and some devices do something
 //! because they were opened. So what is there is held first by a descriptor that opens nothing, then looked at, and then opened itself.
@@ -6,12 +6,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::{HostFile, OpenMode, SMALLEST, lock};
+use super::HostFile;
 use crate::DeviceError;
 
 /// What is at a path, not opened.
@@ -47,63 +46,8 @@ pub fn open_bytes(path: impl AsRef<Path>, access: OFlags) -> io::Result<File> {
     held(&hold(path)?, path, access)
 }
 
-/// Opens what must exist and be a file or block device. Looks first: opening a pipe would wait.
-pub(super) fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
-    let failed = |error: io::Error| refused(path, reason(&error));
-    let found = hold(path).map_err(failed)?;
-    let kind = found.metadata().map_err(failed)?.file_type();
-    if kind.is_dir() {
-        return Err(refused(path, "is a directory; a file or a block device is needed"));
-    }
-    if !kind.is_file() && !kind.is_block_device() {
-        return Err(refused(path, "is neither a file nor a block device"));
-    }
-    let access = match (mode, kind.is_block_device()) {
-        (OpenMode::ReadOnly, _) => OFlags::RDONLY,
-        (OpenMode::ReadWrite, false) => OFlags::RDWR,
-        (OpenMode::ReadWrite, true) => OFlags::RDWR | OFlags::EXCL,
-    };
-    let opened = lock::patiently(|| held(&found, path, access));
-    opened.map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => lock::in_use(path),
-        _ => failed(error),
-    })
-}
-
-/// Makes a regular file larger, never smaller.
-pub(super) fn make_longer(file: &File, path: &Path, bytes: u64) -> Result<(), DeviceError> {
-    let present = file.metadata().map_err(|error| refused(path, reason(&error)))?;
-    if !present.is_file() {
-        return Err(refused(path, "is a block device, whose size cannot be chosen"));
-    }
-    if present.len() > bytes {
-        let why = format!(
-            "already has {} bytes and is not cut to {bytes}; remove it or choose a larger size",
-            present.len()
-        );
-        return Err(refused(path, why));
-    }
-    file.set_len(bytes)
-        .map_err(|error| refused(path, format!("cannot have {bytes} bytes: {}", reason(&error))))
-}
-
-/// Makes a new name durable: an fsync inside a volume whose file vanishes would promise nothing (P1).
-pub(super) fn keep_name(path: &Path) {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if let Err(error) = File::open(parent).and_then(|dir| dir.sync_all()) {
-        tracing::warn!(path = %path.display(), %error, "cannot make the new file's name durable");
-    }
-}
-
 pub(super) fn refused(path: &Path, why: impl Into<String>) -> DeviceError {
     DeviceError::Open { path: path.display().to_string(), why: why.into() }
-}
-
-pub(super) fn too_small(bytes: u64) -> String {
-    format!("is too small ({bytes} bytes; at least {SMALLEST} are needed)")
 }
 
 /// What the host said, in words for people.

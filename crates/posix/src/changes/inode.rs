@@ -15,13 +15,34 @@ use holdfast_store::{Store, StoreError};
 use super::Parts;
 use super::compared_tree::{ComparedTree, damage, wrong};
 use super::content::Content;
-use super::walk::{Fate, has_several_names};
 use crate::Result;
 use crate::file::lookup;
 use crate::file::map::Piece;
 
 /// Bits of a mode that are not the type.
 const PERMISSIONS: u32 = 0o7777;
+
+/// What became of an inode, without its path.
+#[derive(Debug)]
+pub(super) struct Fate {
+    pub(super) no: InodeNo,
+    pub(super) old: Option<InodeItem>,
+    pub(super) new: Option<InodeItem>,
+    pub(super) parts: Parts,
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+impl Fate {
+    /// Whether it has, or had, several names: those are told where they are.
+    pub(super) fn has_several_names(&self) -> bool {
+        has_several_names(self.old.as_ref(), self.new.as_ref())
+    }
+}
+
+pub(super) fn has_several_names(old: Option<&InodeItem>, new: Option<&InodeItem>) -> bool {
+    let several = |item: &InodeItem| item.file_type() != FileType::Directory && item.nlink > 1;
+    old.is_some_and(several) || new.is_some_and(several)
+}
 
 /// An inode of which items differ.
 #[derive(Debug)]

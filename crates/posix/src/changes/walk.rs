@@ -4,7 +4,6 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 use std::collections::{HashSet, VecDeque};
-use std::ops::Range;
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::{FileType, InodeItem};
@@ -13,7 +12,7 @@ use holdfast_store::{Difference, Differing, Pin, Store};
 
 use super::compared_tree::{ComparedTree, Name, NameSlot, wrong};
 use super::content::Content;
-use super::inode::{Of, same_attribute};
+use super::inode::{Fate, Of, has_several_names, same_attribute};
 use super::{Change, ChangeKind, Parts};
 use crate::Result;
 
@@ -37,28 +36,6 @@ pub struct Changes {
     /// Those whose names were looked for and are told next, the last one first. They have no paths before: those could be long.
     found: Vec<(Fate, Option<NameSlot>, Option<NameSlot>)>,
     is_over: bool,
-}
-
-/// What became of an inode, without its path.
-#[derive(Debug)]
-pub(super) struct Fate {
-    pub(super) no: InodeNo,
-    pub(super) old: Option<InodeItem>,
-    pub(super) new: Option<InodeItem>,
-    pub(super) parts: Parts,
-    pub(super) ranges: Vec<Range<u64>>,
-}
-
-impl Fate {
-    /// Whether it has, or had, several names: those are told where they are.
-    fn has_several_names(&self) -> bool {
-        has_several_names(self.old.as_ref(), self.new.as_ref())
-    }
-}
-
-pub(super) fn has_several_names(old: Option<&InodeItem>, new: Option<&InodeItem>) -> bool {
-    let several = |item: &InodeItem| item.file_type() != FileType::Directory && item.nlink > 1;
-    old.is_some_and(several) || new.is_some_and(several)
 }
 
 /// Where an inode says that its newest name is.

@@ -23,7 +23,7 @@ use crate::file::lookup::each_piece;
 use crate::file::map::Piece;
 use crate::file_data::MapGuard;
 use crate::inode::Inode;
-use crate::orphan::{each_listed, listed};
+use crate::listed::{each_listed, listed};
 
 /// Extents that one transaction changes.
 pub(crate) const BATCH_EXTENTS: usize = 64;

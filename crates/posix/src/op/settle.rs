@@ -46,7 +46,7 @@ impl Core {
         }
     }
 
-    fn expect_writable(&self) -> Result<()> {
+    pub(crate) fn expect_writable(&self) -> Result<()> {
         match self.options.read_only {
             true => Err(StoreError::ReadOnly.into()),
             false => Ok(()),

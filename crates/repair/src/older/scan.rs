@@ -106,7 +106,7 @@ impl Nodes {
             if is_marked && level == 0 {
                 data.add(&view);
             }
-            let (owner, extent_blocks) = (Owner::Nobody, view.extent_blocks());
+            let (owner, extent_blocks) = (Owner::Nobody, holdfast_check::extent_blocks(&view));
             list.push(Node { pointer, level, first, last, extent_blocks, is_marked, owner });
         };
         let mut buffer = Vec::new();
