@@ -129,7 +129,7 @@ impl Target {
 ///
 /// # Errors
 /// The mount shows a part of what is mounted.
-pub(crate) fn in_mount(host: &Path) -> Result<Option<(Location, PathBuf)>, Failure> {
+pub(crate) fn in_mount(host: &Path) -> Result<Option<(TreeLocation, PathBuf)>, Failure> {
     let real = match (host.parent(), host.file_name()) {
         (Some(parent), Some(name)) => {
             let parent = if parent == Path::new("") { Path::new(".") } else { parent };
@@ -138,14 +138,19 @@ pub(crate) fn in_mount(host: &Path) -> Result<Option<(Location, PathBuf)>, Failu
         _ => host.canonicalize(),
     };
     let Ok(real) = real else { return Ok(None) };
-    // What is mounted at it is its own; where a link leads is not.
-    let around =
-        |path: &Path| mounts::or_none(mounts::around(path)).context("/proc/self/mountinfo");
-    let mount = match around(&real)? {
-        Some(own) if own.dir == real => Some(own),
-        _ => around(real.parent().unwrap_or(&real))?,
+    // What is mounted at it is its own; where a link leads is not, and is not looked at.
+    let listed = mounts::or_none(mounts::list()).context("/proc/self/mountinfo")?;
+    let root = listed.into_iter().rfind(|mount| mount.dir == real);
+    let parent = real.parent().unwrap_or(&real);
+    let (mount, held) = match root {
+        Some(root) => (Some(root), real.as_path()),
+        None => (mounts::or_none(mounts::around(parent)).context("/proc/self/mountinfo")?, parent),
     };
     let Some(mount) = mount else { return Ok(None) };
+    // What is mounted in it, or over it, hides what the volume has there.
+    if !mounts::has(&mount, held).context(held.display())? {
+        return Ok(None);
+    }
     let dir = mount.dir.display();
     if !mounts::is_whole(&mount).context(&dir)? {
         return Err(Failure::plain(format!(
@@ -154,7 +159,7 @@ pub(crate) fn in_mount(host: &Path) -> Result<Option<(Location, PathBuf)>, Failu
     }
     let below = real.strip_prefix(&mount.dir).unwrap_or(Path::new(""));
     let path = Path::new("/").join(below);
-    Ok(Some((Location { path: mount.dir, branch: None, snapshot: None }, path)))
+    Ok(Some((TreeLocation { path: mount.dir, branch: None, snapshot: None }, path)))
 }
 
 /// Fails if a path of the host that is not there, nor could be made, looks like one in a volume: says what of that is missing.

@@ -123,7 +123,10 @@ fn still_held(volume: &Path, limit: Duration) -> Failure {
 
 /// Unmounts one.
 fn take_one_away(mount: &Mount, how: UnmountMode, limit: Duration) -> Outcome {
-    expect_in_sight(mount)?;
+    // One that works stays, also where it is hidden.
+    if how != UnmountMode::IfDead && !is_in_sight(mount)? {
+        return Ok(0);
+    }
     // What is to go at once waits for nothing, not even for a look at the volume.
     let ended = match how {
         UnmountMode::Orderly | UnmountMode::IfDead => hung::end_if_hung(mount),
@@ -334,21 +337,26 @@ fn sync(mount: &Mount, limit: Duration, waiting: &mut Waiting) -> Synced {
     }
 }
 
-/// A path is all that umount(2) takes: what has come over the mount would go in its place.
-fn expect_in_sight(mount: &Mount) -> Result<(), Failure> {
+/// Whether a mount is where its directory leads. A path is all that umount(2) takes: what has come over the mount would go in its place.
+/// False if the mount has gone.
+fn is_in_sight(mount: &Mount) -> Result<bool, Failure> {
     match mounts::is_in_sight(mount) {
-        Ok(false) if !matches!(mounts::is_there(mount), Ok(false)) => {
+        // umount(2) says what is wrong with the path.
+        Ok(true) | Err(_) => Ok(true),
+        Ok(false) if matches!(mounts::is_there(mount), Ok(false)) => Ok(false),
+        Ok(false) => {
             let dir = mount.dir.display();
             let sentence = format!("{dir}: something else is mounted over it; unmount that first");
             Err(Failure::new(FAILED, sentence))
         }
-        // umount(2) says what is wrong with the path.
-        _ => Ok(()),
     }
 }
 
 fn unmount(mount: &Mount, flags: UnmountFlags) -> Result<(), Failure> {
-    expect_in_sight(mount)?;
+    // Its daemon, or another umount, was faster.
+    if !is_in_sight(mount)? {
+        return Ok(());
+    }
     let flags = flags | UnmountFlags::NOFOLLOW;
     match patiently(|| rustix::mount::unmount(&mount.dir, flags)) {
         Ok(()) => Ok(()),

@@ -83,10 +83,15 @@ fn fields(mount: &Mount) -> io::Result<Vec<Vec<u8>>> {
     Ok(found.split(|&b| b == b' ').map(<[u8]>::to_vec).collect())
 }
 
-/// Whether its directory leads to a mount: what is mounted over it, or over a directory above, hides it. No filesystem is asked.
+/// Whether its directory leads to a mount: what is mounted over it, or over a directory above, hides it. The mount is not asked.
 pub fn is_in_sight(mount: &Mount) -> io::Result<bool> {
+    has(mount, &mount.dir)
+}
+
+/// Whether a path leads into a mount, and into nothing that is mounted in it or over it.
+pub fn has(mount: &Mount, path: &Path) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let held = rustix::fs::open(&mount.dir, flags, Mode::empty())?;
+    let held = rustix::fs::open(path, flags, Mode::empty())?;
     Ok(id_of_mount(held)? == Some(mount.id))
 }
 
