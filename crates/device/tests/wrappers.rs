@@ -38,7 +38,7 @@ fn a_wrapper_asks_the_host() {
 #[test]
 fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
     /// Wrapper, call, and why its body is its own.
-    const OWN: [(&str, &str, &str); 19] = [
+    const OWN: [(&str, &str, &str); 22] = [
         ("Slow", "take_room", "a test counts what it is asked"),
         ("Sticky", "take_room", "nothing is taken behind the stop of the volume"),
         ("Guarded", "take_room", "nothing is taken once another program has the volume"),
@@ -57,6 +57,9 @@ fn every_wrapper_passes_on_what_a_host_and_other_machines_mean() {
         ("Host", "room", "it is the host"),
         ("Host", "take_room", "it is the host"),
         ("Host", "discard", "another takes what goes back"),
+        ("Tolerant", "room", "it takes no write, and asks no host"),
+        ("Tolerant", "take_room", "it takes no write"),
+        ("Tolerant", "discard", "it takes no write"),
         ("Front", "discard", "what lies behind its end is not its own"),
     ];
     let mut wrappers = 0;
