@@ -43,7 +43,7 @@ impl LogFallback {
 /// What an fsync cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// The batch that made it durable; `None` when nothing was undurable, or after an fallback.
+    /// The batch that made it durable; `None` when nothing was undurable, or after a fallback.
     pub batch: Option<BatchNo>,
     /// Whether this fsync wrote the batch, or made the commit; otherwise it waited for another thread that did.
     pub led: bool,
@@ -53,7 +53,7 @@ pub struct Receipt {
     pub data_bytes: u64,
     /// Write calls for them.
     pub data_writes: u64,
-    /// Bytes of the batch, headers and padding included. After an fallback these three are what the device was asked for
+    /// Bytes of the batch, headers and padding included. After a fallback these three are what the device was asked for
     /// while the commit was made.
     pub log_bytes: u64,
     /// Write calls for the batch.
@@ -82,11 +82,11 @@ impl Receipt {
         self.batch.is_none() && self.fallback.is_none()
     }
 
-    /// Every number by its name, for programs. A batch or an fallback that was not needed has no name here.
+    /// Every number by its name, for programs. A batch or a fallback that was not needed has no name here.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         fields.extend(self.batch.map(|batch| ("batch", batch.to_string())));
-        fields.extend(self.fallback.map(|fallback| ("fallback", fallback.name().to_owned())));
+        fields.extend(self.fallback.map(|fallback| ("escape", fallback.name().to_owned())));
         fields.push(("led", self.led.to_string()));
         let numbers = [
             ("data_bytes", self.data_bytes),
@@ -246,12 +246,12 @@ mod tests {
         let fields = LED.fields();
         let value = |name: &str| fields.iter().find(|(of, _)| *of == name).map(|(_, v)| v.as_str());
         assert_eq!(
-            (value("batch"), value("led"), value("fallback")),
+            (value("batch"), value("led"), value("escape")),
             (Some("7"), Some("true"), None)
         );
         assert_eq!((value("log_bytes"), value("flush_ns")), (Some("512"), Some("600000")));
         let fallback = Receipt { fallback: Some(LogFallback::LogFull), ..Receipt::default() };
-        assert!(fallback.fields().contains(&("fallback", "log_full".into())));
+        assert!(fallback.fields().contains(&("escape", "log_full".into())));
         assert!(!fallback.fields().iter().any(|(name, _)| *name == "batch"));
     }
 }

@@ -7,7 +7,7 @@ use holdfast_control::REPLY_MAX;
 use holdfast_control::{Ask, Reply};
 use holdfast_fuse::Control;
 use holdfast_service::branches::answer::{Open, Refusal, answer};
-use holdfast_service::drop_privileges::judge;
+use holdfast_service::rights::judge;
 use rustix::io::Errno;
 
 use crate::release::release;

@@ -32,7 +32,7 @@ use crate::mount_options::DaemonOptions;
 use crate::mounts::with_help;
 use crate::serve::serve;
 use crate::supervisor_link::Supervisor;
-use crate::{MOUNT_FAILED, log, mounts, rights, supervisor, surroundings};
+use crate::{MOUNT_FAILED, drop_privileges, log, mounts, supervisor, surroundings};
 
 /// The word by which a daemon says that its mount can be used.
 const READY: &str = "ready";

@@ -18,7 +18,7 @@ use holdfast_format::{NodeView, Signpost, Stored, Superblock};
 
 use crate::error::SalvageError;
 use crate::progress::Progress;
-use crate::redact::scrub;
+use crate::redact::redact;
 use crate::scan::Scan;
 use crate::scramble::{Gathering, Scrambled};
 use crate::state::{Choice, volume};

@@ -217,7 +217,7 @@ impl Inner {
         if !self.discarder.is_on() {
             return;
         }
-        let waiting = self.space.lock().stale_bytes();
+        let waiting = self.space.lock().discardable_bytes();
         self.counters.discard_waiting_bytes.set(waiting);
         if waiting > 0 {
             self.discarder.freed();
@@ -235,7 +235,7 @@ impl Inner {
             return;
         }
         if std::mem::take(&mut self.discarder.state.lock().freed) {
-            self.discard_round(Scope::Stale, &mut |_| true);
+            self.discard_round(Scope::Discardable, &mut |_| true);
         }
     }
 
@@ -248,7 +248,7 @@ impl Inner {
         if self.discarder.is_on() {
             let until = Deadline::after(CLOSE_MAX);
             let all_may_go = self.space.lock().all_may_go();
-            let scope = if all_may_go { Scope::All } else { Scope::Stale };
+            let scope = if all_may_go { Scope::All } else { Scope::Discardable };
             self.discard_round(scope, &mut |_| !until.is_over());
         }
         let _one = self.discarder.one.lock();

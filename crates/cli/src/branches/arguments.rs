@@ -4,7 +4,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use holdfast_service::branches::by_time::Purpose;
 
 use super::place::SnapshotName;
-use super::{TreeLocation, Name};
+use super::{Name, TreeLocation};
 
 /// A name. Whether it can be one is judged by the engine.
 pub(crate) fn name() -> impl TypedValueParser<Value = Name> {

@@ -5,4 +5,4 @@ pub(crate) mod place;
 pub(crate) mod show;
 
 pub(crate) use holdfast_control::{Ask, Name, Which};
-pub(crate) use place::{TreeLocation, Origin, SnapshotName};
+pub(crate) use place::{Origin, SnapshotName, TreeLocation};

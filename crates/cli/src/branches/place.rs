@@ -55,21 +55,21 @@ impl TreeLocation {
             let is_there = holds_bytes(path) || path.is_dir();
             is_there.then(|| TreeLocation { path: path.into(), branch, snapshot })
         });
-        { found }.next().or_else(|| Location::here(bytes)).unwrap_or(whole)
+        { found }.next().or_else(|| TreeLocation::here(bytes)).unwrap_or(whole)
     }
 
     /// `:BRANCH`, `@SNAPSHOT` or both, of the mount in which the working directory is.
-    fn here(text: &[u8]) -> Option<Location> {
+    fn here(text: &[u8]) -> Option<TreeLocation> {
         let (branch, snapshot) = names(text).filter(|_| !text.is_empty())?;
         let mount = mounts::around(Path::new(".")).ok()??;
-        Some(Location { path: mount.dir, branch, snapshot })
+        Some(TreeLocation { path: mount.dir, branch, snapshot })
     }
 
     /// The place of a snapshot that is named beside this one.
     ///
     /// # Errors
     /// The two are of different branches.
-    pub(crate) fn of(&self, snapshot: &SnapshotName) -> Result<Location, Failure> {
+    pub(crate) fn of(&self, snapshot: &SnapshotName) -> Result<TreeLocation, Failure> {
         match (&self.branch, &snapshot.branch) {
             (Some(own), Some(other)) if own != other => Err(Failure::new(
                 2,
@@ -77,7 +77,7 @@ impl TreeLocation {
             )),
             (own, other) => {
                 let branch = own.as_ref().or(other.as_ref()).cloned();
-                Ok(Location { branch, ..self.clone() })
+                Ok(TreeLocation { branch, ..self.clone() })
             }
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         for odd in ["", "@", "a@", "a@b@c", ":a", "a/b@c"] {
             assert_eq!(parse(odd), is(None, odd));
         }
-        let place = |branch: Option<&str>| Location {
+        let place = |branch: Option<&str>| TreeLocation {
             path: "v".into(),
             branch: branch.map(name),
             snapshot: None,

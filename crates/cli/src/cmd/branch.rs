@@ -6,7 +6,7 @@ use holdfast_service::size;
 use holdfast_service::work::tune::Limit;
 
 use super::tune;
-use crate::branches::{Ask, TreeLocation, Name, arguments, show};
+use crate::branches::{Ask, Name, TreeLocation, arguments, show};
 use crate::outcome::{Outcome, each};
 
 /// List, delete, rename, limit, promote the branches of a volume.

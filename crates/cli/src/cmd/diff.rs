@@ -153,7 +153,7 @@ fn tree(located: &Located, first: &Tree, text: &OsStr) -> Result<Tree, Failure> 
         return Ok(place.tree());
     }
     // A name of a branch that is a file as well means the branch.
-    let other = Location::parse(text);
+    let other = TreeLocation::parse(text);
     if (other.branch.is_some() || other.snapshot.is_some()) && holds_volume(&other.path) {
         return Err(Failure::plain(format!("{other}: only trees of one volume are compared")));
     }

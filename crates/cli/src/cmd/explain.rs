@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(answer.says, ["batch 7 of the log: 512 B", "more \\u{1b}[2J"]);
         assert_eq!(answer.values["took_ns"], 704_100);
         assert_eq!(answer.values["led"], true);
-        assert_eq!(answer.values["fallback"], "log_full");
+        assert_eq!(answer.values["escape"], "log_full");
         assert_eq!(Answer::parse("").head(), "fsync 0 s ago, it took 0 s");
     }
 }

@@ -13,7 +13,7 @@ costs the same for an empty volume and for one of ten million files.
   holdfast fork volume.img --from main@before-upgrade old
   holdfast mount volume.img:try mnt")]
 pub(crate) struct Args {
-    /// What it begins with (default: the branch or snapshot that is mounted in the directory, not read-only; or the volume's first branch).
+    /// What it begins with (default: the branch that is mounted in the directory, not read-only; or the volume's first branch).
     #[arg(long, value_name = "BRANCH[@SNAPSHOT]", value_parser = place::origin)]
     from: Option<Origin>,
     /// Print one JSON object, for programs.

@@ -11,7 +11,7 @@ use holdfast::VolumeOptions;
 use holdfast::device::Device;
 use holdfast_check::Summary;
 use holdfast_daemon::report::{self, MountedTree, Report};
-use holdfast_daemon::{mounts, opening, recovery, rings};
+use holdfast_daemon::{mounts, opening, recovery, uring};
 use holdfast_device::file::{PhysicalSector, Source};
 use holdfast_service::moment::{ISO, utc};
 use holdfast_service::outcome::not_whole;
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         .iter()
         .flatten()
         .filter_map(|report| report.activity.as_ref())
-        .map(|activity| ("transport", rings::words(&activity.transport).to_owned()));
+        .map(|activity| ("transport", uring::words(&activity.transport).to_owned()));
     for (name, value) in lines.into_iter().chain(mounted).chain(counts).chain(transport) {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use holdfast_daemon::{ask, door, private_mount};
+use holdfast_daemon::{ask, descriptor_filter, private_mount};
 use holdfast_device::HostFile;
 use holdfast_fuse::connection::{self, Connection};
 

@@ -14,7 +14,7 @@ use holdfast_daemon::mount_options::DaemonOptions;
 use holdfast_daemon::mounts::{self, real_path};
 use holdfast_daemon::opening::{IN_USE, file_id};
 use holdfast_daemon::start::{self, Notice, Supervision};
-use holdfast_daemon::{hung, rings};
+use holdfast_daemon::{hung, uring};
 
 use crate::branches::TreeLocation;
 use crate::cmd::remount;
@@ -260,7 +260,7 @@ pub(crate) fn mount(
         match start::start(&volume, &dir, &options, lists, how.linger, &mut tell) {
             Ok(()) => {
                 if io::stderr().is_terminal()
-                    && let Some(hint) = rings::hint(&options)
+                    && let Some(hint) = uring::hint(&options)
                 {
                     complain(&hint);
                 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use holdfast_control::Snapshot;
 use holdfast_service::branches::by_time::Purpose;
 
-use crate::branches::{Ask, TreeLocation, Name, SnapshotName, arguments, show};
+use crate::branches::{Ask, Name, SnapshotName, TreeLocation, arguments, show};
 use crate::outcome::{Outcome, each, printed};
 
 /// Take, list, keep, delete snapshots of a branch, and go back to one.

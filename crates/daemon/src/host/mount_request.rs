@@ -1,7 +1,7 @@
 //! What a caller asks for with a mount, and whether it may have that.
 
 use holdfast_fuse::Transport;
-use holdfast_service::drop_privileges::{Requirement, judge};
+use holdfast_service::rights::{Requirement, judge};
 
 use super::{Host, No};
 use crate::bounds::{MOUNTS_OF_ONE, bound};

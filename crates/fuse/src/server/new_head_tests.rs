@@ -7,7 +7,6 @@ use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, OpenFlags, RenameFlags, SetAttr, Told};
 use parking_lot::Mutex;
 
-use super::Server;
 use super::fresh;
 use super::new_head::{Mount, PATIENCE};
 use crate::interface::{Controlled, FileId, Kernel, Mode, Request, Write};

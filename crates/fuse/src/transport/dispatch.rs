@@ -13,7 +13,7 @@ use holdfast_wire::dirents::Dirents;
 use super::act::{act, file, told};
 use super::answer::Out;
 use super::convert::{self, Names};
-use super::{again, stale, synchronous, within};
+use super::{resend, stale, synchronous, within};
 use crate::duplicate_requests::Noted;
 use crate::interface::{Answer, Errno};
 use crate::server::Server;

@@ -25,7 +25,7 @@ fn cost(mount: &Mount, action: impl FnOnce()) -> (u64, u64) {
     let before = read();
     action();
     let after = read();
-    assert_eq!(after.2, before.2, "no commit, no checkpoint, no escape");
+    assert_eq!(after.2, before.2, "no commit, no checkpoint, no fallback");
     (after.0 - before.0, after.1 - before.1)
 }
 

@@ -521,7 +521,7 @@ fn a_full_log_is_counted_and_durable() {
             for round in 0.. {
                 file.write_all_at(&bytes(4096, round), round * 4096).unwrap();
                 let receipt = file.sync_all_with_receipt().unwrap();
-                if receipt.escape.is_some() {
+                if receipt.fallback.is_some() {
                     return (round, receipt);
                 }
                 assert_eq!((receipt.log_writes.min(1), receipt.flushes), (1, 1));
@@ -536,7 +536,7 @@ fn a_full_log_is_counted_and_durable() {
         commit.join().unwrap().unwrap();
         fsyncs.join().unwrap()
     });
-    assert_eq!(receipt.escape, Some(LogFallback::LogFull));
+    assert_eq!(receipt.fallback, Some(LogFallback::LogFull));
     assert!(logged >= 50, "only {logged} batches of 4.5 KiB found room in 256 KiB");
     assert_eq!((counter(&volume, "log_full"), counter(&volume, "log_too_large")), (1, 0));
     let found = after_a_power_cut(&gate).read("/f").unwrap();
@@ -545,7 +545,7 @@ fn a_full_log_is_counted_and_durable() {
     // The commit has made room: the next one costs what it always does.
     file.write_all_at(b"more", 0).unwrap();
     let receipt = file.sync_all_with_receipt().unwrap();
-    assert_eq!((receipt.escape, receipt.flushes), (None, 1));
+    assert_eq!((receipt.fallback, receipt.flushes), (None, 1));
     assert!(receipt.log_bytes <= CONSTANT, "{receipt:?}");
 }
 

@@ -58,7 +58,7 @@ impl Inner {
             return Round::Over;
         };
         let scope = match scope {
-            Scope::Quiet if self.discarder.delay.is_zero() => Scope::Stale,
+            Scope::Quiet if self.discarder.delay.is_zero() => Scope::Discardable,
             scope => scope,
         };
         if scope != Scope::Quiet {
@@ -93,7 +93,7 @@ impl Inner {
                 }
             }
         }
-        let waiting = self.space.lock().stale_bytes();
+        let waiting = self.space.lock().discardable_bytes();
         self.counters.discard_waiting_bytes.set(waiting);
         if waiting > 0 { Round::Left } else { Round::Done }
     }

@@ -64,7 +64,7 @@ impl Inner {
             return Err(error.into());
         }
         if self.discarder.is_on() {
-            let waiting = self.space.lock().stale_bytes();
+            let waiting = self.space.lock().discardable_bytes();
             self.counters.discard_waiting_bytes.set(waiting);
         }
         Ok(trimmed)

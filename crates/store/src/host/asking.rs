@@ -74,7 +74,7 @@ impl Inner {
 
     /// Asks the host for some more, or looks for what it has given, with this much patience.
     pub(super) fn ask_host(&self, patience: fn() -> Patience) -> Asking {
-        if self.space.lock().hidden_blocks() == 0 {
+        if self.space.lock().unbacked_blocks() == 0 {
             return Asking::Nothing;
         }
         let (idle, mut refused) = (self.idle_of_host(), Vec::new());
@@ -172,7 +172,7 @@ impl Asked<'_> {
     /// kept, and the places of a pair lie in two pieces. Long parts come first.
     fn parts(&mut self) -> Vec<BlockRange> {
         let place = self.inner.geometry().node_blocks();
-        let mut parts = VecDeque::from(self.inner.space.lock().hidden_parts(self.piece));
+        let mut parts = VecDeque::from(self.inner.space.lock().unbacked_parts(self.piece));
         let mut given = Vec::new();
         while let Some(part) = parts.pop_front() {
             if part != self.piece && self.gives(part) {

@@ -83,7 +83,7 @@ impl LookedAt {
 }
 
 impl Inner {
-    /// The same before [`Store::delete_looked`].
+    /// The same before [`crate::Store::delete_looked`].
     pub fn look_before_deletion(&self, branch: u64) -> Result<LookedAt> {
         if branch == MAIN {
             return Err(LineageError::First.into());
@@ -91,7 +91,7 @@ impl Inner {
         self.begin_look(branch, 0)
     }
 
-    /// Looks at all snapshots of a fork, and for what it and the branch have grown out of, before [`Store::promote_looked`]: the branch goes on
+    /// Looks at all snapshots of a fork, and for what it and the branch have grown out of, before [`crate::Store::promote_looked`]: the branch goes on
     /// meanwhile.
     pub fn look_before_promotion(&self, branch: u64, fork: u64) -> Result<LookedAt> {
         self.look_at(|plan| plan.expect_fork(branch, fork))?;

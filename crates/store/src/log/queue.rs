@@ -126,7 +126,7 @@ impl Inner {
             };
             drop(state);
             let led = self.lead(&asked)?;
-            // Waiting callers get their answer before anything else is done; after an fallback they wait for its commit.
+            // Waiting callers get their answer before anything else is done; after a fallback they wait for its commit.
             let _lead = matches!(led.0, Led::LogFallback(_)).then_some(lead);
             if let Some(receipt) = self.outcome(&asked, led)? {
                 return Ok(receipt);

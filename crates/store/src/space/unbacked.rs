@@ -11,7 +11,7 @@
 //!     '----------- discarding: it gave, and is to have it back
 //! ```
 //!
-//! - Unbacked: what becomes free there is unbacked with it. *Wanted* is a piece with a unbacked block: no other is worth a call. *Searched* is one of
+//! - Unbacked: what becomes free there is unbacked with it. *Wanted* is a piece with an unbacked block: no other is worth a call. *Searched* is one of
 //!   which the image has no part that is not shown, as far as is known: not where something became free since, nor where the host may have given more than it said.
 //! - Asked: one thread has called the host. Another that finds nothing else waits for the answer.
 //! - Discarding: one thread discards. The host is not asked meanwhile: it would give first and take back then.
@@ -289,7 +289,7 @@ impl Unbacked {
         self.want(number, has_unbacked);
     }
 
-    /// A unbacked piece has unbacked blocks, or not.
+    /// An unbacked piece has unbacked blocks, or not.
     fn want(&mut self, number: u64, has_unbacked: bool) {
         let is_idle = !self.asked.contains(&number) && !self.is_discarding(number);
         self.wanted.set(number, has_unbacked && is_idle && self.pieces.is_set(number));

@@ -255,7 +255,7 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// A commit makes durable what no batch can hold: all callers that waited for it get the escape and its reason.
+/// A commit makes durable what no batch can hold: all callers that waited for it get the fallback and its reason.
 #[test]
 fn all_hear_of_an_escape() {
     let (gate, store) = volume_of(256 << 20, 16384);
@@ -280,7 +280,7 @@ fn all_hear_of_an_escape() {
         hears
     });
     let receipts = hears.map(|hear| hear.recv_timeout(PATIENCE).unwrap().0.unwrap());
-    assert!(receipts.iter().all(|receipt| receipt.escape == Some(LogFallback::TooLarge)));
+    assert!(receipts.iter().all(|receipt| receipt.fallback == Some(LogFallback::TooLarge)));
     assert!(receipts.iter().all(|receipt| receipt.batch.is_none()));
     assert_eq!((store.durable(), store.counters().log_too_large.get()), (store.latest(), 1));
 }

@@ -260,7 +260,7 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
         gate.close(false);
         sync.join().unwrap()
     });
-    assert_eq!(receipt.escape, Some(LogFallback::TooLarge));
+    assert_eq!(receipt.fallback, Some(LogFallback::TooLarge));
     // It costs a whole commit, and says so.
     assert!(receipt.led && receipt.flushes >= 1 && receipt.log_writes >= 1, "{receipt:?}");
     assert!(receipt.log_bytes >= count * 4000, "{receipt:?}");

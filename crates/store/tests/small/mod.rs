@@ -141,7 +141,7 @@ pub(crate) fn log_batch(header: LogHeader) -> Vec<u8> {
 
 pub(crate) fn sync(store: &Branch) {
     let receipt = store.sync(store.latest(), InodeNo(20)).unwrap();
-    assert!(receipt.escape.is_none());
+    assert!(receipt.fallback.is_none());
 }
 
 pub(crate) fn first(store: &Branch, number: u64) -> Option<u8> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use holdfast_base::show;
 use holdfast_daemon::report::{Activity, Fsyncs, Space};
 use holdfast_daemon::report::{MountedTree, Report};
-use holdfast_daemon::rings;
+use holdfast_daemon::uring;
 use holdfast_service::moment::utc;
 use holdfast_service::size;
 use serde::Serialize;
@@ -303,7 +303,7 @@ fn below(
         let words = format!("mounting after a crash now would take about {estimate}");
         named("recovery", &format!("{words}; at most {limit}"))
     }));
-    lines.extend(state.transport.as_ref().map(|word| named("transport", rings::words(word))));
+    lines.extend(state.transport.as_ref().map(|word| named("transport", uring::words(word))));
     lines
 }
 

@@ -29,7 +29,7 @@ use holdfast_control::NotText;
 use holdfast_fuse::Remote;
 use holdfast_service::branches::answer::{PART, Refusal};
 use holdfast_service::branches::not_forgotten;
-use holdfast_service::drop_privileges::judge;
+use holdfast_service::rights::judge;
 use holdfast_service::work::{At, Heads, InPlace, Job, Remembers, Tree, Work, carry_out};
 
 use self::command_stream::{CommandStream, ENDED};
