@@ -230,40 +230,28 @@ impl Lineage {
             if cursor.is_none() && self.0.contains_key(&WalkItem::key(id)) {
                 continue;
             }
-            trees.push(match item.kind {
+            let (root, level, snapshot, inode_count, referenced_blocks) = match item.kind {
                 TreeKind::Going => continue,
                 TreeKind::Snapshot => {
-                    let TreeItem { root, level, inode_count, referenced_blocks, .. } = item;
                     let snapshot = Some(item.epoch.0);
-                    TreeRoot {
-                        id,
-                        name,
-                        root,
-                        level,
-                        parent,
-                        snapshot,
-                        inode_count,
-                        referenced_blocks,
-                        cursor,
-                    }
+                    (item.root, item.level, snapshot, item.inode_count, item.referenced_blocks)
                 }
                 TreeKind::Branch => {
                     let Some(item) = self.root(id) else { continue };
-                    let RootItem { level, referenced_blocks, .. } = item;
-                    let (root, snapshot) = (item.pointer(), None);
                     let inode_count = inodes(id).unwrap_or(item.inode_count);
-                    TreeRoot {
-                        id,
-                        name,
-                        root,
-                        level,
-                        parent,
-                        snapshot,
-                        inode_count,
-                        referenced_blocks,
-                        cursor,
-                    }
+                    (item.pointer(), item.level, None, inode_count, item.referenced_blocks)
                 }
+            };
+            trees.push(TreeRoot {
+                id,
+                name,
+                root,
+                level,
+                parent,
+                snapshot,
+                inode_count,
+                referenced_blocks,
+                cursor,
             });
         }
         trees.sort_by_key(|tree| (tree.cursor.is_some(), tree.id));
