@@ -99,7 +99,8 @@ if [ -w "$rings" ]; then
     HOLDFAST_TRANSPORT=rings HOLDFAST_OPEN=kernel through_the_kernel --test mount
     # The threads of rings are among those that are refused, and a kernel may refuse rings.
     through_the_kernel --test refused_threads
-    through_the_kernel --lib -- rings_that_are_refused
+    # `--lib` would compile libraries that have no tests.
+    through_the_kernel --tests -- rings_that_are_refused
 fi
 printf '\n'
 wait "$beside" || status=$?
