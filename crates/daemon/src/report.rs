@@ -47,7 +47,7 @@ pub struct Report {
     /// What programs did with the mount. Nothing from a daemon whose program was older when it was started.
     #[serde(default)]
     pub activity: Option<Activity>,
-    /// Every statistic, group after group; the last group is what the device was asked.
+    /// Every statistic, group after group; the last two groups are what the kernel and the device were asked.
     pub counters: Vec<Statistic>,
 }
 
@@ -126,6 +126,8 @@ impl MountedTree {
 
 /// The group of the statistics that the device keeps.
 pub const DEVICE: &str = "device";
+/// The group of the messages that the kernel sent for the mount, by kind.
+pub const REQUESTS: &str = "requests";
 
 /// A statistic, on its way from the daemon.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -134,7 +136,7 @@ pub struct Statistic {
     pub name: String,
     /// A total since the volume was opened, or what is so now.
     pub value: u64,
-    /// Which statistics it stands with; [`DEVICE`] for those of the device.
+    /// Which statistics it stands with; [`DEVICE`] and [`REQUESTS`] for those that are not the engine's.
     pub group: String,
     /// A difference or a rate of it means nothing.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -194,7 +196,7 @@ impl Report {
 
     /// The value of the engine's statistic called `name`.
     pub fn value(&self, name: &str) -> Option<u64> {
-        let mut own = self.counters.iter().filter(|counter| counter.group != DEVICE);
+        let mut own = self.counters.iter().filter(|counter| counter.is_of_engine());
         own.find(|counter| counter.name == name).map(|counter| counter.value)
     }
 
@@ -202,6 +204,13 @@ impl Report {
     pub fn device_value(&self, name: &str) -> Option<u64> {
         let mut own = self.counters.iter().filter(|counter| counter.group == DEVICE);
         own.find(|counter| counter.name == name).map(|counter| counter.value)
+    }
+}
+
+impl Statistic {
+    /// The engine keeps it.
+    pub fn is_of_engine(&self) -> bool {
+        ![DEVICE, REQUESTS].contains(&self.group.as_str())
     }
 }
 
@@ -262,11 +271,15 @@ impl Answers {
             ("flushes", device.flushes, "Flushes."),
             ("discards", device.discards, "Discards."),
         ]
-        .map(|(name, value, meaning)| Reading {
+        .map(|(name, value, meaning)| (DEVICE, name, value, meaning));
+        let requests = self.requests.list().into_iter();
+        let of_kernel =
+            requests.map(|(kind, count)| (REQUESTS, kind.name(), count, kind.meaning()));
+        let totals = of_kernel.chain(of_device).map(|(group, name, value, meaning)| Reading {
             name,
             value,
             kind: CounterKind::Total,
-            group: DEVICE,
+            group,
             meaning,
         });
         let engine = self.engine.upgrade()?;
@@ -283,7 +296,7 @@ impl Answers {
                 &engine.statfs(),
                 engine.dirty_bytes() as u64,
             )),
-            counters: of_engine.into_iter().chain(of_device).map(Statistic::from).collect(),
+            counters: of_engine.into_iter().chain(totals).map(Statistic::from).collect(),
         })
     }
 }

@@ -23,6 +23,13 @@ macro_rules! kinds {
                     $($name::$kind => $word,)*
                 }
             }
+
+            /// A sentence for people.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $($name::$kind => concat!($($doc),*).trim_start(),)*
+                }
+            }
         }
     };
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use holdfast_daemon::dispatch::not_mounted;
 use holdfast_daemon::metrics;
 use holdfast_daemon::mounts::{self, Mount};
-use holdfast_daemon::report::{self, DEVICE, Report, Statistic};
+use holdfast_daemon::report::{self, DEVICE, REQUESTS, Report, Statistic};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -149,14 +149,15 @@ fn fields(part: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// The engine's and the device's statistics as two objects, without those for which `value` returns nothing.
+/// The statistics of the engine, the kernel's requests and the device as three objects, without those for which `value` returns nothing.
 fn values(report: &Report, value: impl Fn(&Statistic) -> Option<u64>) -> Map<String, Value> {
-    let of = |device: bool| -> Map<String, Value> {
-        let group = report.counters.iter().filter(|counter| (counter.group == DEVICE) == device);
+    let of = |is_of: &dyn Fn(&Statistic) -> bool| -> Map<String, Value> {
+        let group = report.counters.iter().filter(|counter| is_of(counter));
         group.filter_map(|counter| Some((counter.name.clone(), value(counter)?.into()))).collect()
     };
-    let parts = [("counters", of(false)), (DEVICE, of(true))];
-    parts.into_iter().map(|(name, part)| (name.to_string(), part.into())).collect()
+    let groups = [REQUESTS, DEVICE].map(|group| (group, of(&|counter| counter.group == group)));
+    let parts = [("counters", of(&Statistic::is_of_engine))].into_iter().chain(groups);
+    parts.map(|(name, part)| (name.to_string(), part.into())).collect()
 }
 
 /// Seconds between two samples, at least a tenth.
