@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::guard::Keeper;
 use crate::{
     Allocated, CreateOptions, Idle, Inner, OpenOptions, Reservation, Result, SpaceUse, Store,
-    Transaction, Trimmed, create, discard, open, step, throttle, tree,
+    Transaction, Trimmed, create, discard, open, step, throttle,
 };
 
 impl Store {
@@ -209,7 +209,7 @@ impl Store {
     #[cfg(debug_assertions)]
     pub fn invariants(&self) -> usize {
         let forest = self.inner.forest.read();
-        forest.invariants(tree::TreeNo::SPACE);
+        forest.invariants(crate::tree::TreeNo::SPACE);
         forest.trees.numbers().filter(|tree| forest.invariants(*tree)).count()
     }
 
