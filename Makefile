@@ -70,7 +70,7 @@ build:
 dev:
 	$(CARGO) build --release --locked -p holdfast-dev
 
-# The program in one file of 5 MB that needs no other, not even a C library: for any Linux of this processor, rescue systems
+# The program in one file that needs no other, not even a C library: for any Linux of this processor, rescue systems
 # and containers. `make install STATIC=1` installs it. The linker is the one that comes with Rust, if it does: it knows all processors.
 static:
 	! command -v rustup >/dev/null || rustup target add $(STATIC_TARGET)
