@@ -15,7 +15,7 @@
 //! with a `main` ignores SIGXFSZ first and hands these on to [`start::detached`], [`ask::run`], [`descriptor_filter::run`],
 //! [`watch`](holdfast_fuse::connection::watch) and [`private_mount::become_command`].
 //!
-//! Prints nothing but its log, and knows no help: what fails is a [`Failure`](holdfast_service::outcome::Failure), what is to be told goes to the caller.
+//! Prints nothing but its log: what fails is a [`Failure`](holdfast_service::outcome::Failure), what is to be told goes to the caller.
 
 mod activity;
 pub mod ask;

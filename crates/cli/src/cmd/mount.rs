@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_daemon::client::{is_there, join};
-use holdfast_daemon::mount_options::DaemonOptions;
+use holdfast_daemon::mount_options::{DaemonOptions, help};
 use holdfast_daemon::mounts::{self, real_path};
 use holdfast_daemon::opening::{IN_USE, file_id};
 use holdfast_daemon::start::{self, Notice, Supervision};
@@ -27,9 +27,8 @@ const TRIES: u32 = 10;
 const SOON: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Mount a volume at a directory.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
+/// What stands in help before the options, and behind them.
+const PLACES: &str = "\
 A branch or a snapshot of the volume is mounted if it stands behind the volume:
   holdfast mount volume.img:work mnt             the branch `work`
   holdfast mount volume.img@monday mnt           the snapshot `monday` of `main`, read-only
@@ -37,105 +36,21 @@ A branch or a snapshot of the volume is mounted if it stands behind the volume:
 If a file has the whole name, it is taken.
 
 One process serves all mounts of a volume. The first starts it; others join it, each with a branch
-or a snapshot and options of its own. Whoever may open the volume may join. A branch is
-mounted once (mount --bind shows it elsewhere), a snapshot any number of times. commit=, cache=,
-recover= and log= hold for the volume: what a later mount says of them must be the same. The process
-ends with the last mount. `holdfast list` shows them all.
+or a snapshot and options of its own. Whoever may open the volume may join. A branch is mounted once
+(mount --bind shows it elsewhere), a snapshot any number of times. The process ends with the last
+mount. `holdfast list` shows them all.
 
 Options for -o, separated by commas; of several the last one counts. SIZE is a number of bytes, or
 one with k, M or G.
 
-Safety and speed:
-  commit=SECONDS      a power cut takes at most the changes of the last SECONDS that no fsync made
-                      durable (default 5). More saves writes; 0: time alone makes nothing durable
-  recover=SECONDS     about how long mounting may take after a crash, fractions allowed (default 1).
-                      Less means more writes in the background
-  log_data=SIZE       an fsync with at most this much new data is one write; more data is written to
-                      its place first (default 16k, less on volumes below 64M; at most 512k). Raise
-                      it if programs fsync larger pieces on a device whose writes take long to begin
-  slow_fsync=MS       an fsync that takes longer than MS milliseconds gets a line in the log of the
-                      mount (default 1000; 0: none does)
-  sync                every change is durable before its call returns: as slow as an fsync each time
-  async               end that (default)
-  dirsync             changes of names (create, rename, remove) are durable before the call returns
-  handover            the host has every change before its call returns: a daemon that is killed
-                      loses none, a power cut may take them as without. One write for each change
-  nohandover          end that (default)
-  supervised          a second process keeps the mounts of the volume when their filesystem process
-                      dies, and starts another one: programs see a pause. It means handover
-  nosupervised        end that (default)
-
-What is mounted, for fstab; the same as behind the volume:
-  branch=NAME         this branch (default main)
-  snapshot=NAME       this snapshot of the branch, read-only. Quotes keep the commas of a name
-                      together: branch=\"a,b\"
-
-Memory:
-  cache=SIZE          for names, attributes and other metadata (default 256M). Raise it if
-                      `holdfast stats` shows a low share of look-ups answered from memory
-  dirty_bytes=SIZE    for written data that is not on the device yet (default 256M, at least 4M).
-                      Programs that write faster than the device wait when it is full
-
-Free space:
-  discard             some seconds after it was used last, it becomes holes of the file, or is
-                      discarded on the block device (default for files with holes)
-  nodiscard           it stays with the volume until `holdfast trim` (default for block devices)
-
-Reading and access times:
-  ro, rw              write nothing at all, or allow it (default rw)
-  noatime             reading never changes access times
-  relatime            it does so once a day, and after each change of the file (default)
-  strictatime         it always does so
-  nodiratime          reading a directory never changes its access time
-
-Users and permissions:
-  allow_other         other users may use the mount (default if root mounts)
-  noallow_other       they may not (default if another user mounts)
-  nodefault_permissions  the kernel leaves the check of permissions to the filesystem process. Then
-                      only the user who mounts may use the mount. For tests
-  uid=USER, gid=GROUP  everything is shown as this user's or group's, and what is made belongs to
-                      the owner of the volume's root directory. Set-id bits and access control
-                      lists mean nothing then
-  umask=OCTAL         nothing has these permission bits
-  squash=WHO          root, or all: they act as the owner of the root directory, as with NFS
-                      (default none)
-  nodev, nosuid, noexec, nosymfollow  as in mount(8)
-
-How the kernel and the filesystem process talk; the defaults suit nearly everything:
-  threads=N           threads that take requests at the same time, 1 to 64 (default: processors, but
-                      2 to 16). More if many programs read at once from a fast device
-  spin=MICROSECONDS   how long a thread looks for the next request before it sleeps (default 50,
-                      above four processors 0; at most 10000). 0 saves processor time and makes
-                      requests slower
-  transport=WAY       how requests come: auto (default), device (/dev/fuse), or rings (io_uring;
-                      saves time where several threads do not fsync). Where root has not
-                      allowed rings, the mount says on a terminal how to allow them for good
-  noxattr             no extended attributes, access control lists or file capabilities: a fifth
-                      fewer requests while files are unpacked
-  open=SIDE           what opens files: server (default), or kernel, which opens and closes files
-                      without a request. Faster for programs that open the same files again and
-                      again; errors of lost data are then kept for a file, not for each program
-                      that has it open
-
-Snapshots:
-  snapdir=WHO         .snapshots in the root of the mount has the snapshots of the branch: mkdir
-                      takes one, rmdir deletes one, mv renames one. hidden (default: it is there,
-                      and not listed), visible (listed), or off
-
-Mounting:
-  remount             change a mount in use: ro, rw, access times, sync, nodev, nosuid, noexec and
-                      nosymfollow. Nothing else can change, and what was opened read-only stays so
-  nofail              a missing volume is no error
-  log=FILE            the messages of the filesystem process go here instead of the system log; only
-                      the owner reads a file that is new, as lines name files
-context= and its kin go to SELinux, if there is one. user and users mean noexec,nosuid,nodev,
-owner and group nosuid,nodev, unless later options say otherwise. auto, noauto, defaults, _netdev,
-loop, fsname=, subtype= and x-* are accepted and mean nothing here; so do lazytime, norelatime,
-silent, acl, user_xattr and iversion, since it is so anyway. bind, move, shared and their kin,
-offset=, quotas and mand are refused: the error says what does that.
-
+";
+const FSTAB: &str = "
 A line for /etc/fstab, with mount.holdfast linked to this program in /sbin:
-  /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0")]
+  /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0";
+
+/// Mount a volume at a directory.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("{PLACES}{}{FSTAB}", help()))]
 pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted, and log to stderr.
     #[arg(long)]

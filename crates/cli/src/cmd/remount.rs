@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast::Atime;
 use holdfast_daemon::dispatch::not_mounted;
-use holdfast_daemon::mount_options::{DaemonOptions, split};
+use holdfast_daemon::mount_options::{DaemonOptions, as_shown, split};
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::{ask, report};
 use rustix::fs::XattrFlags;
@@ -68,12 +68,10 @@ fn at(dir: &Path) -> Result<Mount, Failure> {
 
 /// The options as they are now: what the daemon was started with, and the kernel's bits.
 fn present(mount: &Mount, report: &report::Report) -> Result<DaemonOptions, Failure> {
-    let list = report.options.as_str();
-    let mut now =
-        DaemonOptions::parse([list], true).map_err(|why| Failure::new(MOUNT_FAILED, why))?;
     let words = mounts::words(mount).context("/proc/self/mountinfo")?;
+    let now = DaemonOptions::parse([as_shown(&report.options, &words).as_str()], true);
+    let mut now = now.map_err(|why| Failure::new(MOUNT_FAILED, why))?;
     let is = |word: &str| words.iter().any(|it| it == word);
-    now.take_shown(is);
     now.allow_other = Some(is("allow_other"));
     now.nodefault_permissions = !is("default_permissions");
     Ok(now)

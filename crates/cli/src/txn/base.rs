@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use holdfast_daemon::mount_options::split;
+use holdfast_daemon::mount_options::{as_shown, split};
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::private_mount::WantedMount;
 use holdfast_daemon::report::{self, MountedTree};
@@ -72,7 +72,7 @@ impl Base {
             Failure::plain(format!("the daemon of {at} does not answer this user: {why}"))
         })?;
         let words = mounts::words(&mount).context(&at)?;
-        let options = as_now(&of_any_branch(&report.options), &words);
+        let options = as_now(&report.options, &words);
         Ok(Base { options, mounted: report.mounted, is_read_only: report.read_only, mount })
     }
 
@@ -110,39 +110,19 @@ impl Base {
     }
 }
 
-/// Mount options without those that say what is mounted, and how that is begun.
-fn of_any_branch(options: &str) -> String {
-    let is_kept = |option: &&str| {
-        let name = option.split_once('=').map_or(*option, |(name, _)| name);
-        !matches!(name, "" | "branch" | "snapshot" | "remount" | "nofail" | "ro" | "fsname")
-    };
-    split(options).filter(is_kept).collect::<Vec<_>>().join(",")
-}
-
-/// What the kernel keeps of a mount: the word that it shows, and the option for each case.
-const BITS: [(&str, &str, &str); 8] = [
-    ("nosuid", "nosuid", "suid"),
-    ("nodev", "nodev", "dev"),
-    ("noexec", "noexec", "exec"),
-    ("nosymfollow", "nosymfollow", "symfollow"),
-    ("nodiratime", "nodiratime", "diratime"),
-    ("sync", "sync", "async"),
-    ("allow_other", "allow_other", "noallow_other"),
-    ("default_permissions", "default_permissions", "nodefault_permissions"),
-];
-
-/// Options of when something was mounted, and behind them what the kernel says now. A remount has changed some since, and root
-/// forbids set-id programs and devices in mounts of others: their content must not be mounted without that.
+/// Options of a mount without those that say what is mounted and how that is begun, and with what the kernel says now: root forbids set-id
+/// programs and devices in mounts of others, whose content must not be mounted without that.
 fn as_now(options: &str, words: &[String]) -> String {
     let is = |word: &str| words.iter().any(|it| it == word);
-    let atime = match (is("noatime"), is("relatime")) {
-        (true, _) => "noatime",
-        (_, true) => "relatime",
-        _ => "strictatime",
+    let is_kept = |option: &&str| {
+        let name = option.split_once('=').map_or(*option, |(name, _)| name);
+        !matches!(name, "" | "branch" | "snapshot" | "remount" | "nofail" | "ro" | "rw")
     };
-    let bits = BITS.iter().map(|(word, set, clear)| if is(word) { *set } else { *clear });
-    let all = split(options).filter(|option| !option.is_empty()).chain(bits).chain([atime]);
-    all.collect::<Vec<_>>().join(",")
+    let others = [
+        if is("allow_other") { "allow_other" } else { "noallow_other" },
+        if is("default_permissions") { "default_permissions" } else { "nodefault_permissions" },
+    ];
+    split(&as_shown(options, words)).filter(is_kept).chain(others).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -174,8 +154,12 @@ mod tests {
 
     #[test]
     fn what_is_mounted_is_no_option_of_another_mount() {
-        let of = of_any_branch("branch=\"a,b\",noatime,snapshot=s,commit=3,ro,rw,remount,nofail");
-        assert_eq!(of, "noatime,commit=3,rw");
-        assert_eq!(of_any_branch(""), "");
+        let words = ["rw", "noatime", "rw", "user_id=0"].map(String::from);
+        let of = |options: &str| as_now(options, &words);
+        let now = "noatime,noallow_other,nodefault_permissions";
+        let options =
+            "branch=\"a,b\",noatime,snapshot=s,commit=3,ro,rw,remount,nofail,context=\"a,b\"";
+        assert_eq!(of(options), format!("commit=3,context=\"a,b\",{now}"));
+        assert_eq!(of(""), now);
     }
 }

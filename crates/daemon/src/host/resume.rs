@@ -11,7 +11,7 @@ use holdfast_fuse::{DuplicateRequests, FuseOptions, Session};
 use super::{Host, asks, close, mount_options};
 use crate::bounds::bound;
 use crate::callers::is_trusted;
-use crate::mount_options::DaemonOptions;
+use crate::mount_options::{DaemonOptions, as_shown};
 use crate::mounts;
 use crate::supervisor::message::Kept;
 use crate::supervisor_link::Left;
@@ -39,11 +39,11 @@ impl Host {
         opened: Option<Volume>,
     ) -> io::Result<Held> {
         let kept = &left.kept;
-        let options = DaemonOptions::parse([kept.options.as_str()], true);
+        let words = shown(&left.dir(), kept.device.as_deref());
+        let list = words.map_or(kept.options.clone(), |words| as_shown(&kept.options, &words));
+        let options = DaemonOptions::parse([list.as_str()], true);
         let mut options = options.map_err(io::Error::other)?;
-        if let Some(words) = shown(&left.dir(), kept.device.as_deref()) {
-            options.take_shown(|word| words.iter().any(|it| it == word));
-        }
+        options.text.clone_from(&kept.options);
         options.read_only = kept.read_only;
         options.allow_other =
             Some(!options.nodefault_permissions && options.allow_other == Some(true));

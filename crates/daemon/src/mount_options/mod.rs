@@ -1,19 +1,20 @@
-//! The options of `mount -o`: what each does, and which are accepted and ignored.
+//! The options of `mount -o`: what was asked for, and what that is for the engine and the kernel. `table` has every word.
 
 mod engine;
-mod generic;
+mod help;
 mod kernel;
 mod set;
+mod table;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use holdfast::{Accounting, Atime, Batching, Dirty, Discard, FsyncWait, RenameLog};
 use holdfast_control::Name;
-use holdfast_fuse::{Opens, Owners, SLOW_FSYNC, SnapDir, Squash, Transport};
+use holdfast_fuse::{Opens, Owners, SLOW_FSYNC, SnapDir, Transport};
 
-/// Seconds of `commit=` where nothing is said.
-const COMMIT_DEFAULT: u32 = 5;
+pub use self::help::help;
+use self::table::{APART, Scope};
 
 /// What `-o` asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,8 +61,6 @@ pub struct DaemonOptions {
     pub nofail: bool,
     /// Where the daemon logs; `None`: to the system log.
     pub log: Option<PathBuf>,
-    /// Accepted, and means nothing.
-    pub fsname: Option<String>,
     /// Threads that read requests.
     pub threads: Option<usize>,
     /// How long they look for requests before they sleep.
@@ -112,116 +111,21 @@ impl DaemonOptions {
         let mut options = DaemonOptions::default();
         let lists: Vec<&str> = lists.into_iter().collect();
         options.text = lists.join(",");
-        let mut ends_handover = false;
         for option in lists.into_iter().flat_map(split) {
-            let name = option.split('=').next().unwrap_or(option);
-            match name {
-                "nohandover" => ends_handover = true,
-                "handover" => ends_handover = false,
-                _ => {}
-            }
-            if let Err(why) = options.set(option)
-                && !(sloppy && (why.starts_with("unknown") || generic::fate(name).is_some()))
-            {
-                return Err(why);
+            if !sloppy || set::find(set::parted(option).0).is_some() {
+                options.set(option)?;
             }
         }
         // Whatever stands behind it, as in `snapshot=...,rw`.
         options.read_only |= options.snapshot.is_some();
-        if options.allow_other == Some(true) && options.nodefault_permissions {
-            return Err(
-                "options allow_other and nodefault_permissions exclude each other: without the kernel's checks \
-                 other users could list what is not theirs"
-                    .into(),
-            );
-        }
-        options.expect_checked_owners()?;
-        if options.supervised && ends_handover {
-            return Err(
-                "options supervised and nohandover exclude each other: the next process goes on with what the \
-                 host has of all changes"
-                    .into(),
-            );
-        }
-        if options.supervised && options.transport == Transport::Rings {
-            return Err(
-                "options supervised and transport=rings exclude each other: rings end with the process that has made them".into(),
-            );
-        }
-        Ok(options)
+        let apart = APART.iter().find(|(both, _)| both(&options));
+        apart.map_or(Ok(options), |(_, why)| Err(format!("options {why}")))
     }
 
-    /// Refuses what would be unchecked.
-    fn expect_checked_owners(&self) -> Result<(), String> {
-        let owners = &self.owners;
-        if self.nodefault_permissions && *owners != Owners::default() {
-            return Err(
-                "options uid=, gid=, umask= and squash= need default_permissions: leave out nodefault_permissions"
-                    .into(),
-            );
-        }
-        if owners.squash == Squash::All && owners.umask != 0 {
-            return Err(
-                "options squash=all and umask= exclude each other: whoever comes acts as the owner, for whom the \
-                 permissions of the volume count; chmod them there"
-                    .into(),
-            );
-        }
-        Ok(())
-    }
-
-    /// Without what a remount can change, or ignores.
-    fn fixed(&self) -> DaemonOptions {
-        let usual = DaemonOptions::default();
-        DaemonOptions {
-            read_only: usual.read_only,
-            atime: usual.atime,
-            nodiratime: usual.nodiratime,
-            sync: usual.sync,
-            nodev: usual.nodev,
-            nosuid: usual.nosuid,
-            noexec: usual.noexec,
-            nosymfollow: usual.nosymfollow,
-            nofail: usual.nofail,
-            fsname: usual.fsname,
-            labels: usual.labels,
-            remount: usual.remount,
-            text: usual.text,
-            // Said as it is without a word.
-            slow_fsync: Some(self.slow_fsync().unwrap_or_default()),
-            ..self.clone()
-        }
-    }
-
-    /// Takes over what a remount may have changed, as the kernel shows it: `is` says whether a word is among those of the mount.
-    pub fn take_shown(&mut self, is: impl Fn(&str) -> bool) {
-        self.read_only = is("ro");
-        self.atime = Some(match (is("noatime"), is("relatime")) {
-            (true, _) => Atime::Never,
-            (_, true) => Atime::Relative,
-            _ => Atime::Always,
-        });
-        self.nodiratime = is("nodiratime");
-        // The kernel changes everything here but `dirsync`.
-        self.sync = is("sync");
-        (self.nodev, self.nosuid, self.noexec) = (is("nodev"), is("nosuid"), is("noexec"));
-        self.nosymfollow = is("nosymfollow");
-    }
-
-    /// What holds for the whole volume, whichever of its branches is mounted.
-    fn of_volume(&self) -> DaemonOptions {
-        DaemonOptions {
-            commit: Some(self.commit.unwrap_or(COMMIT_DEFAULT)),
-            cache: self.cache,
-            recover: self.recover,
-            dirty: self.dirty,
-            accounting: self.accounting,
-            batching: self.batching,
-            log: self.log.clone(),
-            discard: self.discard,
-            supervised: self.supervised,
-            ..DaemonOptions::default()
-        }
+    /// Whether the last word about it was `nohandover`.
+    fn ends_handover(&self) -> bool {
+        let names = split(&self.text).map(|option| set::parted(option).0);
+        names.filter(|name| ["handover", "nohandover"].contains(name)).last() == Some("nohandover")
     }
 
     /// Those options of `lists` that ask another thing of the volume than these.
@@ -230,28 +134,28 @@ impl DaemonOptions {
         lists: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<&'a str>, String> {
         let options: Vec<&str> = lists.into_iter().flat_map(split).collect();
-        self.that_change(&options, DaemonOptions::of_volume)
+        self.that_change(&options, |scope| scope == Scope::Volume)
     }
 
     /// Those of `options` that differ from these and that a remount cannot change.
     pub fn not_to_be_changed<'a>(&self, options: &[&'a str]) -> Result<Vec<&'a str>, String> {
-        self.that_change(options, DaemonOptions::fixed)
+        self.that_change(options, |scope| matches!(scope, Scope::Volume | Scope::Mount))
     }
 
-    /// Those of `options`, of which later ones win, that change `part` of these.
+    /// Those of `options`, of which later ones win, that change these and hold as far as `is` says.
     fn that_change<'a>(
         &self,
         options: &[&'a str],
-        part: impl Fn(&DaemonOptions) -> DaemonOptions,
+        is: impl Fn(Scope) -> bool,
     ) -> Result<Vec<&'a str>, String> {
         let with = |options: &[&str]| {
             let mut with = self.clone();
-            options.iter().try_for_each(|option| with.set(option))?;
-            Ok::<_, String>(part(&with))
+            options.iter().try_for_each(|option| with.set(option)).map(|()| with)
         };
         let mut changing = Vec::new();
         for (at, option) in options.iter().enumerate() {
-            if with(&options[at..])? != with(&options[at + 1..])? {
+            let differs = with(&options[at..])? != with(&options[at + 1..])?;
+            if differs && set::find(set::parted(option).0).is_some_and(|(scope, _)| is(scope)) {
                 changing.push(*option);
             }
         }
@@ -292,6 +196,20 @@ impl DaemonOptions {
         self.read_only |= self.snapshot.is_some();
         Ok(())
     }
+}
+
+/// A list with what the kernel shows of its mount by `words`, instead of what a remount may have changed since.
+pub fn as_shown(list: &str, words: &[String]) -> String {
+    let is = |word: &str| words.iter().any(|it| it == word);
+    let is_of_kernel = |option: &&str| {
+        set::find(set::parted(option).0).is_some_and(|(scope, _)| scope == Scope::Remount)
+    };
+    let kept = split(list).filter(|option| !is_of_kernel(option));
+    let shown = words.iter().map(String::as_str).filter(is_of_kernel);
+    // The volume may be writable behind a mount that is not.
+    let last = [(is("ro"), "ro"), (!is("noatime") && !is("relatime"), "strictatime")];
+    let last = last.into_iter().filter_map(|(holds, word)| holds.then_some(word));
+    kept.chain(shown).chain(last).collect::<Vec<_>>().join(",")
 }
 
 /// The options of a list. A comma in double quotes is part of one, as in labels of SELinux.

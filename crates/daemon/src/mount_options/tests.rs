@@ -1,5 +1,6 @@
 //! What options mean, alone and together.
 
+use super::table::{GROUPS, IGNORED, REFUSED, Row, Word};
 use super::*;
 
 #[test]
@@ -113,7 +114,8 @@ fn what_mount_8_passes_on_has_its_meaning_or_none_that_is_missed() {
     let of = |list: &str| DaemonOptions::parse([list], false).unwrap();
     let ignored = "lazytime,nolazytime,nostrictatime,norelatime,silent,loud,acl,user_xattr,iversion,\
         noiversion,nousers,noowner,nogroup,user=me,uhelper=x";
-    assert_eq!(of(ignored).fixed(), DaemonOptions::default().fixed());
+    let words: Vec<&str> = split(ignored).collect();
+    assert_eq!(DaemonOptions::default().not_to_be_changed(&words), Ok(vec![]));
     let options = of("nodiratime,sync,dirsync,nosymfollow,remount");
     assert!(options.nodiratime && options.sync && options.dirsync && options.nosymfollow);
     assert!(options.remount && !of("nodiratime,diratime,sync,async").sync);
@@ -127,36 +129,140 @@ fn what_mount_8_passes_on_has_its_meaning_or_none_that_is_missed() {
 }
 
 #[test]
-fn each_generic_word_is_ignored_or_refused_with_what_to_do_and_documented() {
-    let semantics = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SEMANTICS.md");
-    let semantics = std::fs::read_to_string(semantics).unwrap();
+fn each_word_without_a_meaning_is_ignored_or_refused_with_what_to_do() {
     let usual = DaemonOptions::parse([""], false).unwrap();
-    let mut words = 0;
-    for (word, fate) in
-        generic::GENERIC.iter().flat_map(|(words, fate)| words.split(' ').map(move |it| (it, fate)))
-    {
-        words += 1;
-        assert!(semantics.contains(&format!("`{word}`")), "{word} is not in docs/SEMANTICS.md");
-        for option in [word.to_owned(), format!("{word}=1")] {
+    let refused = REFUSED.iter().map(|(words, why)| (*words, Some(*why)));
+    for (words, why) in IGNORED.iter().map(|words| (*words, None)).chain(refused) {
+        for option in words.split(' ').flat_map(|word| [word.to_owned(), format!("{word}=1")]) {
             let parsed = |sloppy| {
                 let parsed = DaemonOptions::parse([option.as_str()], sloppy);
                 parsed.map(|options| DaemonOptions { text: String::new(), ..options })
             };
-            match fate {
-                generic::Fate::Ignored => assert_eq!(parsed(false), Ok(usual.clone()), "{word}"),
-                generic::Fate::Refused(why) => {
-                    assert_eq!(parsed(false), Err(format!("option {word} {why}")));
-                    // mount -s.
-                    assert_eq!(parsed(true), Ok(usual.clone()), "{word}");
-                }
-            }
+            let (word, _) = set::parted(&option);
+            let said = why.map_or(Ok(usual.clone()), |why| Err(format!("option {word} {why}")));
+            assert_eq!(parsed(false), said, "{option}");
+            // mount -s.
+            assert_eq!(parsed(true), Ok(usual.clone()), "{option}");
         }
     }
-    assert!(words > 40, "{words}");
     for ignored in ["", "x-systemd.automount", "X-mount.mkdir=755", "x-gvfs-hide"] {
-        assert_eq!(generic::fate(ignored), Some(generic::Fate::Ignored), "{ignored}");
+        assert_eq!(usual.clone().set(ignored), Ok(()), "{ignored}");
     }
-    assert_eq!(generic::fate("binds"), None);
+    assert!(usual.clone().set("binds").unwrap_err().starts_with("unknown"));
+}
+
+/// What engine and kernel are told of a list that makes sense.
+fn told(list: &str) -> Option<String> {
+    let options = DaemonOptions::parse([list], false).ok()?;
+    Some(format!("{:?} {:?}", options.volume(), options.fuse("/".as_ref())))
+}
+
+fn words() -> impl Iterator<Item = (&'static Row, &'static Word)> {
+    let rows = GROUPS.iter().flat_map(|group| group.rows);
+    rows.flat_map(|row| row.words.iter().chain(row.also).map(move |word| (row, word)))
+}
+
+#[test]
+fn each_word_is_there_once_and_reaches_engine_or_kernel() {
+    // The program itself asks for these; a machine without SELinux is told no labels.
+    let own = "supervised nosupervised remount nofail log context fscontext defcontext rootcontext";
+    let values = "7 8M rings kernel off root bitmap always scan directory completion work";
+    let on = "ro,nodev,nosuid,noexec,nosymfollow,nodiratime,noxattr,sync,dirsync,handover,discard,\
+        strictatime,noallow_other";
+    let mut known: Vec<&str> = IGNORED.iter().flat_map(|words| words.split(' ')).collect();
+    known.extend(REFUSED.iter().flat_map(|(words, _)| words.split(' ')));
+    for (_, word) in words() {
+        known.push(word.name);
+        let option = |value: &str| match word.form {
+            "" => word.name.to_owned(),
+            _ => format!("{}={value}", word.name),
+        };
+        let fine = |option: &String| DaemonOptions::parse([option.as_str()], false).is_ok();
+        let mut options = values.split(' ').map(option).filter(fine);
+        // The way of before is in the tests of the whole workspace only.
+        let is_before = word.form == "HOW" && Dirty::ALL.len() == 1;
+        let is_own = own.split(' ').any(|it| it == word.name);
+        let reaches = options.any(|option| {
+            ["rw", on, "nodefault_permissions", "allow_other"].iter().any(|base| {
+                told(&format!("{base},{option}")).is_some_and(|it| Some(it) != told(base))
+            })
+        });
+        assert!(reaches || is_before || is_own, "{} reaches nothing", word.name);
+    }
+    let count = known.len();
+    known.sort_unstable();
+    known.dedup();
+    assert_eq!(known.len(), count, "a word is there twice");
+}
+
+#[test]
+fn the_defaults_that_help_shows_are_those() {
+    let mut unchecked = Vec::new();
+    for (row, word) in words().filter(|(_, word)| !["", "HOW"].contains(&word.form)) {
+        let help = row.help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some((before, behind)) = help.split_once("(default") else { continue };
+        // `(default 5, ...)`, or `auto (default)`.
+        let behind = behind.split([',', ';', ')']).next().unwrap_or_default().trim();
+        let value = match behind.starts_with(':') || behind.is_empty() {
+            true => before.trim().rsplit(' ').next().unwrap_or_default(),
+            false => behind,
+        };
+        let option = format!("{}={value}", word.name);
+        if told(&option) != told("rw") {
+            unchecked.push(option);
+        }
+    }
+    // The volume says these, or the machine.
+    unchecked.retain(|it| {
+        !it.starts_with("spin=") || std::thread::available_parallelism().unwrap().get() <= 4
+    });
+    assert_eq!(unchecked, ["log_data=16k", "branch=main", "threads=64"]);
+}
+
+#[test]
+fn help_has_each_option_in_lines_that_fit() {
+    let help = help();
+    let there: Vec<&str> = help.split(|c: char| c.is_whitespace() || ",=.".contains(c)).collect();
+    for (_, word) in words().filter(|(_, word)| word.form != "HOW") {
+        assert!(there.contains(&word.name), "{}", word.name);
+    }
+    let fits = |line: &str| line.chars().count() <= 100 && line.trim_end() == line;
+    assert!(help.lines().all(fits), "{help}");
+    assert!(help.contains("\n  commit=SECONDS      a power cut takes at most"), "{help}");
+    assert!(help.contains("\n                      durable (default 5)."), "{help}");
+}
+
+/// `UPDATE_DOCS=1` writes the lists into the document instead of comparing.
+#[test]
+fn the_documents_have_each_word() {
+    let quoted = |words: Vec<String>| {
+        words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    };
+    let of = |words: Vec<&str>| quoted(words.join(" ").split(' ').map(String::from).collect());
+    let list = format!(
+        "- Of a mount: {}.\n- A remount changes: {}.\n- Of the volume: {}.\n- Of the call: {}.\n\
+         - Ignored, also with a value: {}.\n- Refused with advice, ignored with `mount -s`: {}.\n",
+        quoted(help::names(Scope::Mount)),
+        quoted(help::names(Scope::Remount)),
+        quoted(help::names(Scope::Volume)),
+        quoted(help::names(Scope::Call)),
+        of(IGNORED.iter().copied().chain(["x-...", "X-..."]).collect()),
+        of(REFUSED.iter().map(|(words, _)| *words).collect()),
+    );
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let path = docs.join("SEMANTICS.md");
+    let old = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = old.split_once("<!-- table: mount options -->\n").unwrap();
+    let (_, behind) = rest.split_once("<!-- end -->").unwrap();
+    let new = format!("{before}<!-- table: mount options -->\n{list}<!-- end -->{behind}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        return std::fs::write(&path, new).unwrap();
+    }
+    assert!(old == new, "docs/SEMANTICS.md is out of date; run with UPDATE_DOCS=1");
+    let mechanisms = std::fs::read_to_string(docs.join("MECHANISMS.md")).unwrap();
+    for (_, word) in words().filter(|(_, word)| word.form == "HOW") {
+        assert!(mechanisms.contains(&format!("The switch is `{}=", word.name)), "{}", word.name);
+    }
 }
 
 #[test]
@@ -185,6 +291,22 @@ fn a_remount_changes_what_it_can_and_names_the_rest() {
     assert!(refused(&["ro", "relatime", "sync", "noexec", "commit=30", "cache=65536k"]).is_empty());
     assert_eq!(refused(&["ro", "commit=5", "dirsync"]), ["commit=5", "dirsync"]);
     assert!(options.not_to_be_changed(&["odd"]).is_err());
+}
+
+#[test]
+fn what_the_kernel_shows_counts_instead_of_what_was_said() {
+    let shown = |words: &str| {
+        let words: Vec<String> = split(words).map(String::from).collect();
+        let list = as_shown("noatime,commit=3,nodev,user,dirsync,rw", &words);
+        DaemonOptions::parse([list.as_str()], false).unwrap()
+    };
+    let now = shown("ro,relatime,nosuid,rw,sync,user_id=0");
+    assert!(now.read_only && now.nosuid && now.sync && now.dirsync);
+    assert!(!now.nodev && !now.noexec);
+    assert_eq!((now.commit, now.atime), (Some(3), Some(Atime::Relative)));
+    let now = shown("rw,nodiratime,nosymfollow");
+    assert!(!now.read_only && !now.nosuid && !now.sync && now.nodiratime && now.nosymfollow);
+    assert_eq!(now.atime, Some(Atime::Always));
 }
 
 #[test]
