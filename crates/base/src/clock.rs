@@ -24,6 +24,11 @@ impl Timestamp {
             Some(nanos) => Timestamp::from(UNIX_EPOCH + Duration::from_nanos(nanos)),
         }
     }
+
+    /// Nanoseconds since 1970, as far as they can be said.
+    pub fn nanoseconds(self) -> i64 {
+        self.secs.saturating_mul(1_000_000_000).saturating_add(i64::from(self.nanos))
+    }
 }
 
 thread_local! {

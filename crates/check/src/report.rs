@@ -166,8 +166,8 @@ pub struct Summary {
     pub uuid: String,
     /// Label.
     pub label: String,
-    /// Seconds since 1970 when it was made.
-    pub created_secs: i64,
+    /// Nanoseconds since 1970 when it was made.
+    pub created_ns: i64,
     /// The program that wrote the superblock.
     pub written_by: String,
     /// What was found damaged, and the seconds since 1970 when.
@@ -183,11 +183,11 @@ pub struct Summary {
     /// How often each batch of the log and each frame of the journal is stored.
     pub ring_copies: u64,
     /// Bytes of the log ring.
-    pub log_bytes: u64,
+    pub log_ring_bytes: u64,
     /// Bytes of the journal ring.
-    pub journal_bytes: u64,
+    pub journal_ring_bytes: u64,
     /// Blocks that can hold data and nodes.
-    pub data_blocks: u64,
+    pub usable_blocks: u64,
     /// Of those, blocks in use, as the superblock says.
     pub used_blocks: u64,
     /// Inodes of `main`, as the superblock says.
@@ -201,20 +201,20 @@ pub struct Summary {
     /// Different nodes that they make or change.
     pub journal_nodes: u64,
     /// Bytes of their frames: what a recovery reads of the ring.
-    pub journal_used_bytes: u64,
+    pub journal_bytes_used: u64,
     /// Batches in the log that the journal does not contain.
     pub log_batches: u64,
     /// Bytes of the batches that a recovery reads.
-    pub log_used_bytes: u64,
-    /// Estimated time of a recovery, in seconds in JSON.
-    #[serde(serialize_with = "seconds")]
+    pub log_bytes_used: u64,
+    /// Estimated time of a recovery.
+    #[serde(rename = "recovery_estimate_ns", serialize_with = "nanoseconds")]
     pub recovery_estimate: Duration,
     /// What is missing of journal and log although it was durable: with any, the volume opens for reading alone until it is repaired.
     pub recovery_missing: Vec<String>,
 }
 
-fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    time.as_secs_f64().serialize(to)
+fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).serialize(to)
 }
 
 impl Summary {
@@ -229,7 +229,7 @@ impl Summary {
             lsn: superblock.lsn.0,
             uuid: superblock.uuid.to_string(),
             label: superblock.label.clone(),
-            created_secs: superblock.created.secs,
+            created_ns: superblock.created.nanoseconds(),
             written_by: superblock.writer.clone(),
             fault: slots.fault().map(|fault| (fault.time.secs, fault.reason.clone())),
             volume_bytes: bytes(geometry.volume_blocks),
@@ -237,18 +237,18 @@ impl Summary {
             metadata_copies: geometry.node_copies().0,
             leaf_copies: geometry.node_copies().1,
             ring_copies: geometry.ring_places().count() as u64,
-            log_bytes: bytes(geometry.log_room()),
-            journal_bytes: bytes(geometry.journal_room()),
-            data_blocks: geometry.data_blocks(),
+            log_ring_bytes: bytes(geometry.log_room()),
+            journal_ring_bytes: bytes(geometry.journal_room()),
+            usable_blocks: geometry.data_blocks(),
             used_blocks: superblock.used_blocks,
             inodes: superblock.inode_count,
             inode_next: superblock.inode_next.0,
             features: [superblock.features_compat, superblock.features_ro_compat],
             journal_commits: journal.commits,
             journal_nodes: journal.nodes.len() as u64,
-            journal_used_bytes: journal.bytes,
+            journal_bytes_used: journal.bytes,
             log_batches: log.batches,
-            log_used_bytes: log.bytes,
+            log_bytes_used: log.bytes,
             recovery_estimate: log.work(journal).estimate(),
             recovery_missing: recovered.missing(),
         }
@@ -333,15 +333,15 @@ pub struct Facts {
     /// Different nodes that they make or change.
     pub journal_nodes: u64,
     /// Bytes of their frames.
-    pub journal_bytes: u64,
+    pub journal_bytes_used: u64,
     /// Batches in the log that the journal does not contain.
     pub log_batches: u64,
     /// Their records.
     pub log_records: u64,
     /// Bytes of the batches that a recovery reads.
-    pub log_bytes: u64,
-    /// Estimated time of a recovery, in seconds in JSON.
-    #[serde(serialize_with = "seconds")]
+    pub log_bytes_used: u64,
+    /// Estimated time of a recovery.
+    #[serde(rename = "recovery_estimate_ns", serialize_with = "nanoseconds")]
     pub recovery_estimate: Duration,
 }
 

@@ -437,6 +437,12 @@ fn names_that_are_no_utf_8_are_names() {
             if command == "list" { &[&command] } else { &[&command, &dir] };
         run(of).fine();
     }
+    let list = run(&[&"list", &"--json"]).fine();
+    for (name, path) in [("volume", &image), ("directory", &dir)] {
+        let bytes = path.as_os_str().as_bytes().iter();
+        let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+        assert!(list.contains(&format!("\"{name}_hex\":\"{hex}\"")), "{list}");
+    }
     assert!(run(&[&"info", &dir]).fine().contains("mounted at"));
     run(&[&"info", &image]).fine();
     assert_eq!(run(&[&"ls", &inside(b"")]).fine().lines().count(), 1);

@@ -55,14 +55,6 @@ impl Name {
         std::str::from_utf8(&self.0).map_err(|_| NotText(self.clone()))
     }
 
-    /// The bytes in hexadecimal if they are no text.
-    pub fn hex_unless_text(&self) -> Option<String> {
-        match std::str::from_utf8(&self.0) {
-            Ok(_) => None,
-            Err(_) => Some(self.0.iter().map(|byte| format!("{byte:02x}")).collect()),
-        }
-    }
-
     /// Whether it can stand behind an image on a command line.
     pub fn can_be(bytes: &[u8]) -> bool {
         !bytes.is_empty() && !bytes.iter().any(|byte| b"/@:".contains(byte))
@@ -125,6 +117,5 @@ mod tests {
             let json = serde_json::to_string(&name).unwrap();
             assert_eq!(serde_json::from_str::<Name>(&json).unwrap(), name, "{json}");
         }
-        assert_eq!(Name(vec![0xff, 0x41]).hex_unless_text().as_deref(), Some("ff41"));
     }
 }

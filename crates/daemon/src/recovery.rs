@@ -87,11 +87,11 @@ pub fn needed(summary: &Summary) -> String {
             "{}, {}, {} of journal",
             count(summary.journal_commits, "commit"),
             count(summary.journal_nodes, "node"),
-            size::show(summary.journal_used_bytes)
+            size::show(summary.journal_bytes_used)
         ));
     }
     if summary.log_batches > 0 {
-        let bytes = size::show(summary.log_used_bytes);
+        let bytes = size::show(summary.log_bytes_used);
         parts.push(format!("{}, {bytes} of log", count(summary.log_batches, "batch")));
     }
     match parts.is_empty() {
@@ -177,7 +177,7 @@ mod tests {
             lsn: 1,
             uuid: String::new(),
             label: String::new(),
-            created_secs: 0,
+            created_ns: 0,
             written_by: String::new(),
             fault: None,
             volume_bytes: 0,
@@ -185,24 +185,24 @@ mod tests {
             metadata_copies: 1,
             leaf_copies: 1,
             ring_copies: 1,
-            log_bytes: 0,
-            journal_bytes: 1 << 20,
-            data_blocks: 0,
+            log_ring_bytes: 0,
+            journal_ring_bytes: 1 << 20,
+            usable_blocks: 0,
             used_blocks: 0,
             inodes: 1,
             inode_next: 2,
             features: [0, 0],
             journal_commits: 12,
             journal_nodes: 1,
-            journal_used_bytes: 8192,
+            journal_bytes_used: 8192,
             log_batches: 0,
-            log_used_bytes: 0,
+            log_bytes_used: 0,
             recovery_estimate: Duration::from_millis(35),
             recovery_missing: Vec::new(),
         };
         assert_eq!(needed(&summary), "about 35.0 ms: 12 commits, 1 node, 8.0 KiB of journal");
         summary.log_batches = 3;
-        summary.log_used_bytes = 1536;
+        summary.log_bytes_used = 1536;
         assert_eq!(
             needed(&summary),
             "about 35.0 ms: 12 commits, 1 node, 8.0 KiB of journal; 3 batches, 1.5 KiB of log"

@@ -80,10 +80,10 @@ fn recovered(facts: &Facts) -> [u64; 6] {
     [
         facts.journal_commits,
         facts.journal_nodes,
-        facts.journal_bytes,
+        facts.journal_bytes_used,
         facts.log_batches,
         facts.log_records,
-        facts.log_bytes,
+        facts.log_bytes_used,
     ]
 }
 

@@ -1,8 +1,11 @@
 //! JSON for programs, as all commands print it: nothing in it that a terminal would obey, and no number that a reader with the 53 bits of
 //! a double would change.
 
+use std::fmt::Display;
+
 use holdfast_base::show::is_unseen;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// The largest whole number up to which a double has each.
 const EXACT_MAX: u64 = (1 << 53) - 1;
@@ -27,6 +30,31 @@ pub fn text(value: &impl Serialize) -> String {
         rest = behind;
     }
     out
+}
+
+/// An answer on one line: its sentence for people, or for programs all that it has.
+pub fn answer(answer: &(impl Display + Serialize), for_programs: bool) -> String {
+    if for_programs { text(answer) } else { answer.to_string() }
+}
+
+/// A name or path in an object; what is not UTF-8 has its odd bytes replaced, and all of them as `FIELD_hex`.
+pub fn put(object: &mut Map<String, Value>, field: &str, bytes: &[u8]) {
+    object.insert(field.into(), String::from_utf8_lossy(bytes).into());
+    if let Some(hex) = hex_unless_text(bytes) {
+        object.insert(format!("{field}_hex"), hex.into());
+    }
+}
+
+/// The same, or null.
+pub fn put_if(object: &mut Map<String, Value>, field: &str, bytes: Option<&[u8]>) {
+    object.insert(field.into(), Value::Null);
+    bytes.into_iter().for_each(|bytes| put(object, field, bytes));
+}
+
+/// The bytes in hexadecimal if they are not UTF-8.
+pub fn hex_unless_text(bytes: &[u8]) -> Option<String> {
+    let hex = || bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::str::from_utf8(bytes).is_err().then(hex)
 }
 
 /// Bytes of the string that `json` begins with.
@@ -67,7 +95,7 @@ fn put_seen(string: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn it_says_the_same_without_what_a_terminal_would_obey() {
@@ -75,6 +103,18 @@ mod tests {
         let text = text(&value);
         assert!(!text.contains(is_unseen) && text.contains("é 日本"), "{text}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn what_is_no_text_has_its_bytes_as_well() {
+        let mut object = Map::new();
+        put(&mut object, "name", b"caf\xe9");
+        put_if(&mut object, "branch", Some(b"main"));
+        put_if(&mut object, "snapshot", None);
+        let wanted = json!({
+            "name": "caf\u{fffd}", "name_hex": "636166e9", "branch": "main", "snapshot": null,
+        });
+        assert_eq!(Value::from(object), wanted);
     }
 
     #[test]

@@ -35,6 +35,6 @@ pub(super) fn run(context: &mut Context<'_>) {
     }
     context.facts.journal_commits = replay.commits;
     context.facts.journal_nodes = replay.nodes.len() as u64;
-    context.facts.journal_bytes = replay.bytes;
+    context.facts.journal_bytes_used = replay.bytes;
     context.facts.recovery_estimate = recovered.log.work(replay).estimate();
 }

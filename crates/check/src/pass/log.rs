@@ -43,5 +43,5 @@ pub(super) fn run(context: &mut Context<'_>) {
     }
     context.facts.log_batches = replay.batches;
     context.facts.log_records = replay.records;
-    context.facts.log_bytes = replay.bytes;
+    context.facts.log_bytes_used = replay.bytes;
 }

@@ -86,11 +86,11 @@ fn names_and_items_of_the_log_are_like_those_of_the_tree() {
     assert!(printed("/inline").is_err());
     let report = check_all(&made.device);
     assert_eq!((report.facts.inodes, report.facts.log_batches), (9, 1));
-    assert_eq!(report.facts.log_bytes, 512);
+    assert_eq!(report.facts.log_bytes_used, 512);
     assert!(report.facts.log_records >= 7);
     let summary = probe(&made.device).expect("it is a volume");
     assert_eq!((summary.lsn, summary.inodes, summary.inode_next), (102, 9, 24));
-    assert_eq!((summary.log_batches, summary.log_used_bytes), (1, 512));
+    assert_eq!((summary.log_batches, summary.log_bytes_used), (1, 512));
     assert_eq!(summary.used_blocks, made.superblock.used_blocks + 1);
     assert!(summary.recovery_estimate > std::time::Duration::ZERO);
     // Damage in a batch is found like damage in a tree, with the path that the log gives it.

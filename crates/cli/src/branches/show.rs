@@ -96,7 +96,7 @@ pub(crate) fn failed_json(of: &[Failed]) -> Value {
     let object = |of: &Failed| {
         let mut object = Map::new();
         object.insert("number".into(), of.number.into());
-        put_if(&mut object, "branch", of.branch.as_ref());
+        json::put_if(&mut object, "branch", of.branch.as_ref().map(Name::bytes));
         object.insert("why".into(), of.why.clone().into());
         Value::Object(object)
     };
@@ -118,7 +118,7 @@ pub(crate) fn made(
     if as_json {
         let mut object = named(branch);
         if let Some(snapshot) = snapshot {
-            put(&mut object, "snapshot", snapshot);
+            json::put(&mut object, "snapshot", snapshot.bytes());
         }
         object.insert("number".into(), number.into());
         return json(object);
@@ -145,8 +145,8 @@ pub(crate) fn new_head(
     let said = format!("{branch} {}", said(&branch));
     if as_json {
         let mut object = named(&branch);
-        put(&mut object, from.0, from.1);
-        put_if(&mut object, "kept", kept);
+        json::put(&mut object, from.0, from.1.bytes());
+        json::put_if(&mut object, "kept", kept.map(Name::bytes));
         object.insert("forgotten".into(), forgotten.into());
         json(object)?;
     } else {
@@ -161,28 +161,14 @@ pub(crate) fn new_head(
 /// An object with the name of a branch.
 pub(crate) fn named(branch: &Name) -> Map<String, Value> {
     let mut object = Map::new();
-    put(&mut object, "branch", branch);
+    json::put(&mut object, "branch", branch.bytes());
     object
-}
-
-/// A name, and its bytes if it is no text.
-fn put(object: &mut Map<String, Value>, field: &str, name: &Name) {
-    object.insert(field.into(), name.text().into());
-    if let Some(hex) = name.hex_unless_text() {
-        object.insert(format!("{field}_bytes"), hex.into());
-    }
-}
-
-/// The same, or null.
-fn put_if(object: &mut Map<String, Value>, field: &str, name: Option<&Name>) {
-    object.insert(field.into(), Value::Null);
-    name.into_iter().for_each(|name| put(object, field, name));
 }
 
 /// A snapshot for programs.
 pub(crate) fn snapshot(of: &Snapshot) -> Map<String, Value> {
     let mut object = Map::new();
-    put(&mut object, "name", &of.name);
+    json::put(&mut object, "name", of.name.bytes());
     let forks: Vec<Value> = of.forks.iter().map(|name| name.text().into()).collect();
     object.extend([
         ("number".into(), of.number.into()),
@@ -201,7 +187,7 @@ pub(crate) fn snapshot(of: &Snapshot) -> Map<String, Value> {
 
 fn hold(of: &HeldBy) -> Map<String, Value> {
     let mut object = Map::new();
-    put(&mut object, "tag", &of.tag);
+    json::put(&mut object, "tag", of.tag.bytes());
     object.insert("created_ns".into(), of.created_ns.into());
     object
 }
@@ -218,12 +204,12 @@ fn received(of: &CopyOf) -> Map<String, Value> {
 /// A branch for programs.
 pub(crate) fn branch(of: &Branch) -> Map<String, Value> {
     let mut object = Map::new();
-    put(&mut object, "name", &of.name);
+    json::put(&mut object, "name", of.name.bytes());
     let origin = of.origin.as_ref().map(|parent| {
         let mut object = Map::new();
         object.insert("number".into(), parent.number.into());
-        put_if(&mut object, "branch", parent.branch.as_ref());
-        put(&mut object, "name", &parent.name);
+        json::put_if(&mut object, "branch", parent.branch.as_ref().map(Name::bytes));
+        json::put(&mut object, "name", parent.name.bytes());
         object
     });
     object.extend([

@@ -81,20 +81,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let block = holdfast_base::units::BLOCK_BYTES;
     let used = size::show(summary.used_blocks.saturating_mul(block));
-    let all = size::show(summary.data_blocks.saturating_mul(block));
+    let all = size::show(summary.usable_blocks.saturating_mul(block));
     let recovery = recovery_line(&live, &summary);
     let copies = copies(&summary);
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
-        ("made", utc(summary.created_secs, ISO)),
+        ("made", utc(summary.created_ns.div_euclid(1_000_000_000), ISO)),
         ("written by", summary.written_by),
         ("damage", damage(summary.fault, lineage.as_ref())),
         ("size", shown_size(&image, &device, summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
         ("copies", copies),
-        ("log ring", size::show(summary.log_bytes)),
-        ("journal ring", size::show(summary.journal_bytes)),
+        ("log ring", size::show(summary.log_ring_bytes)),
+        ("journal ring", size::show(summary.journal_ring_bytes)),
         ("phys. sector", sector(&physical)),
         ("used", format!("{used} of {all}")),
         ("inodes", summary.inodes.to_string()),

@@ -9,9 +9,10 @@ use holdfast_daemon::ask_all::ask_all;
 use holdfast_daemon::client::{self, ListedDaemon, ServedMount};
 use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::report::Report;
+use holdfast_service::json::{put, put_if};
 use holdfast_service::size;
 use rustix::process::geteuid;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::branches::{Name, show};
 use crate::outcome::{Outcome, printable};
@@ -39,8 +40,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     daemons.sort_by(|a, b| (&a.served.volume.0, a.pid).cmp(&(&b.served.volume.0, b.pid)));
     let untold = untold(&daemons);
     if args.json {
-        let volumes: Vec<Value> = daemons.iter().map(object).collect();
-        let others: Vec<Value> = untold.iter().map(Untold::object).collect();
+        let volumes: Vec<_> = daemons.iter().map(object).collect();
+        let others: Vec<_> = untold.iter().map(Untold::object).collect();
         let all = [("volumes".into(), volumes.into()), ("other_mounts".into(), others.into())];
         return show::json(all.into_iter().collect());
     }
@@ -108,17 +109,15 @@ impl Untold {
         [volume, branch, dir, self.state.into(), user, process, memory.unwrap_or_default()]
     }
 
-    fn object(&self) -> Value {
-        let [volume, dir] = mount_names(&self.mount);
-        json!({
-            "volume": volume.text(),
-            "volume_bytes": volume.hex_unless_text(),
-            "directory": dir.text(),
-            "directory_bytes": dir.hex_unless_text(),
-            "state": self.state,
-            "pid": self.report.as_ref().map(|report| report.pid),
-            "user": self.mount.owner,
-        })
+    fn object(&self) -> Map<String, Value> {
+        let [volume, dir] = client::name(&self.mount);
+        let mut object = Map::new();
+        put(&mut object, "volume", volume);
+        put(&mut object, "directory", dir);
+        object.insert("state".into(), self.state.into());
+        object.insert("pid".into(), self.report.as_ref().map(|report| report.pid).into());
+        object.insert("user".into(), self.mount.owner.into());
+        object
     }
 }
 
@@ -157,34 +156,34 @@ fn rows(of: &ListedDaemon) -> Vec<[String; 7]> {
     rows.collect()
 }
 
-fn object(of: &ListedDaemon) -> Value {
+fn object(of: &ListedDaemon) -> Map<String, Value> {
     let served = &of.served;
     let mounts = served.mounts.iter().map(|mount| {
-        json!({
-            "directory": mount.dir.text(),
-            "directory_bytes": mount.dir.hex_unless_text(),
-            "branch": mount.branch.text(),
-            "branch_bytes": mount.branch.hex_unless_text(),
-            "snapshot": mount.snapshot.as_ref().map(Name::text),
-            "snapshot_bytes": mount.snapshot.as_ref().and_then(Name::hex_unless_text),
-            "options": mount.options,
-            "read_only": mount.read_only,
-            "user": mount.user,
-        })
+        let mut object = Map::new();
+        put(&mut object, "directory", mount.dir.bytes());
+        put(&mut object, "branch", mount.branch.bytes());
+        put_if(&mut object, "snapshot", mount.snapshot.as_ref().map(Name::bytes));
+        object.extend([
+            ("options".into(), mount.options.clone().into()),
+            ("read_only".into(), mount.read_only.into()),
+            ("user".into(), mount.user.into()),
+        ]);
+        object
     });
-    json!({
-        "volume": served.volume.text(),
-        "volume_bytes": served.volume.hex_unless_text(),
-        "uuid": served.uuid,
-        "label": served.label,
-        "read_only": served.read_only,
-        "linger": served.linger,
-        "stopped": served.stopped,
-        "pid": Some(of.pid).filter(|pid| *pid != 0),
-        "user": of.user,
-        "memory_bytes": memory(of.pid),
-        "mounts": mounts.collect::<Vec<_>>(),
-    })
+    let mut object = Map::new();
+    put(&mut object, "volume", served.volume.bytes());
+    object.extend([
+        ("uuid".into(), served.uuid.clone().into()),
+        ("label".into(), served.label.clone().into()),
+        ("read_only".into(), served.read_only.into()),
+        ("linger".into(), served.linger.into()),
+        ("stopped".into(), json!(served.stopped)),
+        ("pid".into(), Some(of.pid).filter(|pid| *pid != 0).into()),
+        ("user".into(), of.user.into()),
+        ("memory_bytes".into(), memory(of.pid).into()),
+        ("mounts".into(), mounts.collect::<Vec<_>>().into()),
+    ]);
+    object
 }
 
 /// Bytes of memory of a process, as the system counts them.

@@ -169,9 +169,9 @@ fn names_that_are_no_text_are_listed_byte_for_byte() {
     let json = place.run(&["ls", "--json", &place.inside("/source")]).fine();
     let lines: Vec<&str> = json.lines().collect();
     assert_eq!(lines.len(), 3, "{json}");
-    assert!(lines[0].contains("\"path\":\"caf\u{fffd}\",\"path_bytes\":\"636166e9\""), "{json}");
-    assert!(lines[1].contains("\"target_bytes\":\"636166e9\""), "{json}");
-    assert!(!lines[1].contains("path_bytes") && !lines[2].contains("_bytes"), "{json}");
+    assert!(lines[0].contains("\"path\":\"caf\u{fffd}\",\"path_hex\":\"636166e9\""), "{json}");
+    assert!(lines[1].contains("\"target_hex\":\"636166e9\""), "{json}");
+    assert!(!lines[1].contains("path_hex") && !lines[2].contains("_hex"), "{json}");
     // Programs get the bytes themselves.
     let bytes = |args: &[&str]| place.command(args).output().unwrap().stdout;
     let top = place.inside("/source");

@@ -353,7 +353,7 @@ fn accident(world: &World, seed: u64) -> bool {
     let device = Arc::new(world.image.snapshot());
     let mut prng = Prng::seeded(seed);
     let summary = holdfast_check::probe(&*device).expect("there is a volume");
-    let first = 272 + (summary.log_bytes + summary.journal_bytes) / BLOCK_BYTES;
+    let first = 272 + (summary.log_ring_bytes + summary.journal_ring_bytes) / BLOCK_BYTES;
     let hit = damage(&device, &mut prng, first);
     let when = format!("seed {seed}, blocks {hit:?}");
     match planned(&*device, &LOSS) {

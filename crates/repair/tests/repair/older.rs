@@ -316,7 +316,7 @@ fn data_that_was_written_over_never_comes_back() {
     let reached = Reached::of(&old.image);
     let mut prng = Prng::seeded(3);
     let summary = holdfast_check::probe(&old.image).expect("there is a volume");
-    let first = 272 + (summary.log_bytes + summary.journal_bytes) / BLOCK_BYTES;
+    let first = 272 + (summary.log_ring_bytes + summary.journal_ring_bytes) / BLOCK_BYTES;
     let mut older = 0;
     for block in reached.nodes.keys() {
         let device = old.image.snapshot();

@@ -92,7 +92,7 @@ fn parts(image: &MemoryDevice) -> [Vec<(u64, u64)>; 2] {
 
 /// What a recovery takes from the rings.
 fn recovered(facts: &Facts) -> (u64, u64, u64, u64) {
-    (facts.journal_commits, facts.journal_bytes, facts.log_batches, facts.log_bytes)
+    (facts.journal_commits, facts.journal_bytes_used, facts.log_batches, facts.log_bytes_used)
 }
 
 /// Which place is bad: the first, the second, or one and the other by turns.

@@ -36,7 +36,7 @@ pub struct ListFormat {
 struct Line<'a> {
     path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    path_bytes: Option<String>,
+    path_hex: Option<String>,
     r#type: &'static str,
     mode: u32,
     nlink: u32,
@@ -48,7 +48,7 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    target_bytes: Option<String>,
+    target_hex: Option<String>,
 }
 
 /// Lists a directory, or shows what else is there.
@@ -168,7 +168,8 @@ fn show(
         true => Some(dir.read_link(path).context(shown.display())?),
         false => None,
     };
-    let target_bytes = target.as_deref().and_then(hex_unless_text);
+    let hex = |path: &Path| json::hex_unless_text(path.as_os_str().as_bytes());
+    let target_hex = target.as_deref().and_then(hex);
     let since_1970 = match found.modified().duration_since(std::time::UNIX_EPOCH) {
         Ok(after) => after.as_secs_f64(),
         Err(before) => -before.duration().as_secs_f64(),
@@ -176,7 +177,7 @@ fn show(
     if how.json {
         let line = Line {
             path: &shown.to_string_lossy(),
-            path_bytes: hex_unless_text(shown),
+            path_hex: hex(shown),
             r#type: type_name(found.file_type()),
             mode: found.permissions().mode(),
             nlink: found.nlink(),
@@ -186,7 +187,7 @@ fn show(
             modified: since_1970,
             inode: found.ino(),
             target: target.map(|t| t.to_string_lossy().into_owned()),
-            target_bytes,
+            target_hex,
         };
         return printed(writeln!(out, "{}", json::text(&line)));
     }
@@ -216,14 +217,6 @@ impl ListFormat {
             true => printable(&path.to_string_lossy()).into_owned().into_bytes().into(),
             false => path.as_os_str().as_bytes().into(),
         }
-    }
-}
-
-/// The bytes of a path, two digits each, if it is no UTF-8 and so cannot be shown as text.
-fn hex_unless_text(path: &Path) -> Option<String> {
-    match path.to_str() {
-        Some(_) => None,
-        None => Some(path.as_os_str().as_bytes().iter().map(|b| format!("{b:02x}")).collect()),
     }
 }
 

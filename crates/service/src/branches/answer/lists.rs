@@ -1,7 +1,6 @@
 //! What a volume has: lists of branches and snapshots, each in parts that fit a message.
 
 use holdfast::{BranchInfo, FileSystem, SnapshotInfo};
-use holdfast_base::Timestamp;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_control::{Branch, CopyOf, Failed, HeldBy, Origin, Snapshot};
 use rustix::io::Errno;
@@ -93,7 +92,7 @@ fn listed(
     Branch {
         name: Name(of.name.clone()),
         number: of.number,
-        created_ns: Some(nanoseconds(of.created)).filter(|created| *created != 0),
+        created_ns: Some(of.created.nanoseconds()).filter(|created| *created != 0),
         origin: origin(of, snapshots).map(|it| Origin {
             number: it.number,
             branch: branch_of(it.branch).map(|it| Name(it.name.clone())),
@@ -139,7 +138,11 @@ pub(super) fn snapshot(open: &Open<'_>, branch: Option<&Which>, which: &Which) -
         match error.errno() == Errno::NOENT.raw_os_error() {
             true => Refusal::new(
                 Errno::NOENT,
-                format!("there is no `{}@{}`", branch.text(), shown(which)),
+                format!(
+                    "there is no snapshot `{}@{}`; `holdfast snapshot list` shows them",
+                    branch.text(),
+                    shown(which)
+                ),
             ),
             false => error.into(),
         }
@@ -175,7 +178,7 @@ fn listed_snapshot(
     Ok(Snapshot {
         name: Name(of.name),
         number: of.number,
-        created_ns: nanoseconds(of.created),
+        created_ns: of.created.nanoseconds(),
         lsn: of.lsn.0,
         parent: of.parent,
         holds: of.holds.into_iter().map(listed_hold).collect(),
@@ -188,11 +191,11 @@ fn listed_snapshot(
 }
 
 fn listed_hold(of: holdfast::HoldItem) -> HeldBy {
-    HeldBy { tag: Name(of.tag), created_ns: nanoseconds(of.created) }
+    HeldBy { tag: Name(of.tag), created_ns: of.created.nanoseconds() }
 }
 
 fn listed_origin(of: holdfast::OriginItem) -> CopyOf {
-    let created_ns = nanoseconds(of.created);
+    let created_ns = of.created.nanoseconds();
     CopyOf { volume: of.volume, number: of.number, lsn: of.lsn, created_ns }
 }
 
@@ -239,9 +242,4 @@ fn some_names(names: impl Iterator<Item = Name>) -> Done<(Vec<Name>, bool)> {
 /// Bytes of it in a message.
 fn length(of: &impl serde::Serialize) -> Done<usize> {
     Ok(serde_json::to_vec(of).map_err(|error| error.to_string())?.len())
-}
-
-/// Nanoseconds since 1970, as far as they can be said.
-fn nanoseconds(time: Timestamp) -> i64 {
-    time.secs.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos))
 }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use holdfast::{Change, ChangeKind, FileType, Parts};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
-use crate::json::text;
+use crate::json::{put, text};
 use crate::outcome::printable;
 use crate::work::list::type_name;
 
@@ -115,15 +115,6 @@ pub(super) fn json(change: &Change, ranges: bool, out: &mut impl Write) -> io::R
         object.insert("ranges".into(), ranges.collect::<Vec<_>>().into());
     }
     writeln!(out, "{}", text(&object))
-}
-
-/// A path, and its bytes if it is no text.
-fn put(object: &mut Map<String, Value>, field: &str, path: &[u8]) {
-    object.insert(field.into(), String::from_utf8_lossy(path).into());
-    if std::str::from_utf8(path).is_err() {
-        let hex: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
-        object.insert(format!("{field}_bytes"), hex.into());
-    }
 }
 
 /// How many there are.
