@@ -13,6 +13,11 @@ pub(crate) fn out() -> Pipes<'static> {
     Pipes::to(io::stdout())
 }
 
+/// The same, for programs if they ask for JSON.
+pub(crate) fn answer(json: bool) -> Pipes<'static> {
+    Pipes { json, ..out() }
+}
+
 /// Shows how far work has come that counts `counts`, on a terminal.
 pub(crate) fn progress(counts: &str) -> Option<Box<dyn FnMut(Progress)>> {
     let bar =

@@ -28,6 +28,8 @@ use crate::descriptors::keep_descriptors;
 pub(crate) const REPORT: &str = "system.holdfast.report";
 /// Reading it makes everything durable, pages of memory maps included.
 pub const SYNC: &str = "system.holdfast.sync";
+/// The number of the snapshot that something is of; ENODATA of all else.
+pub const SNAPSHOT: &str = "system.holdfast.snapshot";
 /// No attribute: nothing is asked.
 const NOTHING: &str = "";
 /// No value of an attribute is longer.

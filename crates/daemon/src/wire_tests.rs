@@ -81,6 +81,7 @@ fn work_has_its_names() {
         r#"{"resize":{"more":1}}"#,
         r#"{"resize":"max"}"#,
         r#"{"tune":{"tree":TREE,"to":{"uuid":[1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6],"label":"l","limit":1}}}"#,
+        r#"{"tune":{"tree":TREE,"to":{"uuid":null,"label":null,"limit":0}}}"#,
         r#"{"remove":{"tree":TREE,"paths":["/p"],"recursive":true,"force":true}}"#,
         r#"{"files":{"tree":TREE,"writes":true}}"#,
         r#"{"lineage":{"tree":TREE,"ask":{"branches":{"after":1}}}}"#,
@@ -97,7 +98,10 @@ fn work_has_its_names() {
     for json in all.map(String::from).into_iter().chain(changes.map(names)) {
         hold::<Work>(&[&json.replace("TREE", TREE)]);
     }
-    hold::<Job>(&[r#"{"volume":"v","at":null,"work":{"trim":{"least":1}}}"#]);
+    hold::<Job>(&[
+        r#"{"volume":"v","at":null,"work":{"trim":{"least":1}}}"#,
+        r#"{"volume":"v","at":null,"json":true,"work":{"trim":{"least":1}}}"#,
+    ]);
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! `holdfast export`: a tree, or what changed in it, as an archive on standard output; and snapshots as an image layout.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use holdfast_archive::oci::NewLayout;
 use holdfast_daemon::dispatch::Pipes;
+use holdfast_service::json;
 use holdfast_service::outcome::without_number;
 use holdfast_service::work::{Tree, Work};
+use serde::Serialize;
 
 use crate::branches::{Origin, TreeLocation, arguments, place};
 use crate::outcome::{Failure, Outcome, plain_words, printed};
@@ -64,6 +67,9 @@ pub(crate) struct Args {
     /// Write what changed since then: @SNAPSHOT, BRANCH@SNAPSHOT or BRANCH.
     #[arg(short, long, value_name = "A", value_parser = place::origin, conflicts_with_all = ["tar", "oci_layout"])]
     incremental: Option<Origin>,
+    /// Print one JSON object, for programs.
+    #[arg(long, requires = "oci_layout")]
+    json: bool,
     /// A volume, and a branch or snapshot in it.
     #[arg(value_name = "PLACE", value_parser = arguments::place())]
     place: TreeLocation,
@@ -102,11 +108,24 @@ pub(crate) fn run(args: &Args) -> Outcome {
     located.run(work, Pipes { not_written, ..out() })
 }
 
+/// What was made.
+#[derive(Serialize)]
+struct ImageMade {
+    digest: String,
+    layers: usize,
+}
+
+impl fmt::Display for ImageMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.digest)
+    }
+}
+
 /// Makes an image layout of what becomes layers.
 fn layout(args: &Args, to: &Path) -> Outcome {
     let located = args.place.located()?;
     let tree = located.tree();
-    let layers: Vec<(Tree, String)> = match &args.layer[..] {
+    let trees: Vec<(Tree, String)> = match &args.layer[..] {
         [] => vec![(tree, args.place.to_string())],
         several => several.iter().map(|of| (of.beside(&tree), called(of))).collect(),
     };
@@ -114,7 +133,8 @@ fn layout(args: &Args, to: &Path) -> Outcome {
     let mut made = NewLayout::begin(to).map_err(said)?;
     let mut since: Option<Tree> = None;
     let mut code = 0;
-    for (tree, name) in layers {
+    let layers = trees.len();
+    for (tree, name) in trees {
         let mut blob = made.layer().map_err(said)?;
         let output = Box::new(&mut blob);
         let work = Work::Export { tree: tree.clone(), since: since.replace(tree), layer: true };
@@ -126,7 +146,7 @@ fn layout(args: &Args, to: &Path) -> Outcome {
     }
     let digest = made.end(args.arch.as_deref(), args.name.as_deref()).map_err(said)?;
     use std::io::Write;
-    printed(writeln!(io::stdout(), "{digest}"))?;
+    printed(writeln!(io::stdout(), "{}", json::answer(&ImageMade { digest, layers }, args.json)))?;
     Ok(code)
 }
 

@@ -12,7 +12,7 @@ use holdfast_service::work::Work;
 
 use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::pipes::out;
+use crate::pipes::answer;
 
 /// Put the members of a tar archive, or of layers of an OCI image, into a branch.
 #[derive(Debug, clap::Args)]
@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// The image of this name, if the layout has several.
     #[arg(long, value_name = "NAME", requires = "oci")]
     image: Option<String>,
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
     /// A volume, and `:BRANCH` if another one than `main` is meant.
     #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
     place: TreeLocation,
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if inputs.is_empty() {
         inputs.push(Input::standard()?);
     }
-    let pipes = Pipes { inputs, ..out() };
+    let pipes = Pipes { inputs, ..answer(args.json) };
     let tree = located.tree();
     located.run(Work::Import { tree, layer: !args.tar, files }, pipes)
 }

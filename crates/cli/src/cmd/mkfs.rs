@@ -15,8 +15,9 @@ use holdfast_base::user_namespace::maker;
 use holdfast_daemon::opening;
 use holdfast_device::open_bytes;
 use holdfast_service::owner::{self, Owner};
-use holdfast_service::{mode, size};
+use holdfast_service::{json, mode, size};
 use rustix::fs::OFlags;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::outcome::{Context, Failure, Outcome, complain, printable, printed, shown};
@@ -75,6 +76,9 @@ pub(crate) struct Args {
     /// Print nothing unless it fails.
     #[arg(long, short)]
     quiet: bool,
+    /// Print one JSON object, for programs.
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// A file, which is made if it does not exist, or a block device.
     target: PathBuf,
 }
@@ -359,10 +363,13 @@ fn take_room(device: &dyn Device, quiet: bool) {
 }
 
 fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        return writeln!(out, "{}", json::text(&object(args, shape, made)));
+    }
     if args.quiet {
         return Ok(());
     }
-    let mut out = io::stdout().lock();
     let bytes = size::show(shape.bytes);
     writeln!(out, "{verb} a Holdfast volume of {bytes} in {}", shown(&args.target))?;
     writeln!(out, "  node size  {}", size::show(args.node_size))?;
@@ -383,6 +390,31 @@ fn report(args: &Args, verb: &str, shape: Shape, made: Option<Made>) -> io::Resu
         writeln!(out, "  written    {written} in {writes} writes and {flushes} flushes")?;
     }
     Ok(())
+}
+
+/// The same for programs; what `-n` does not know is null.
+fn object(args: &Args, shape: Shape, made: Option<Made>) -> Map<String, Value> {
+    let mut object = Map::new();
+    json::put(&mut object, "volume", args.target.as_os_str().as_bytes());
+    let uuid = made.as_ref().map(|made| made.uuid).or(args.uuid);
+    let [leaves, roots, rings] = shape.copies.counts;
+    let cost = |of: fn(&DeviceStats) -> u64| made.as_ref().map(|made| of(&made.cost));
+    let first = made.as_ref().and_then(|made| made.room).map(|(_, first)| first);
+    object.extend([
+        ("made".into(), made.is_some().into()),
+        ("uuid".into(), uuid.map(|uuid| uuid.to_string()).into()),
+        ("label".into(), args.label.clone().into()),
+        ("volume_bytes".into(), shape.bytes.into()),
+        ("node_size".into(), args.node_size.into()),
+        ("metadata_copies".into(), roots.into()),
+        ("leaf_copies".into(), leaves.into()),
+        ("ring_copies".into(), rings.into()),
+        ("first_change_bytes".into(), first.into()),
+        ("written_bytes".into(), cost(|it| it.written_bytes).into()),
+        ("writes".into(), cost(|it| it.writes).into()),
+        ("flushes".into(), cost(|it| it.flushes).into()),
+    ]);
+    object
 }
 
 /// The first loop device over the file at `path`, as far as the system tells: what is written into the file behind its back is an

@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_daemon::client::{is_there, join};
+use holdfast_daemon::client::{is_there, join, name};
 use holdfast_daemon::mount_options::{DaemonOptions, help};
 use holdfast_daemon::mounts::{self, real_path};
 use holdfast_daemon::opening::{IN_USE, file_id};
 use holdfast_daemon::start::{self, Notice, Supervision};
-use holdfast_daemon::{hung, uring};
+use holdfast_daemon::{hung, report, uring};
+use holdfast_service::json;
+use rustix::process::geteuid;
+use serde_json::Map;
 
-use crate::branches::TreeLocation;
+use crate::branches::{TreeLocation, show};
 use crate::cmd::remount;
 use crate::outcome::{Context, Failure, MOUNT_FAILED, Outcome, complain, printable, with_help};
 
@@ -46,7 +49,10 @@ one with k, M or G.
 ";
 const FSTAB: &str = "
 A line for /etc/fstab, with mount.holdfast linked to this program in /sbin:
-  /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0";
+  /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0
+
+Exit codes are those of mount(8): 0, 1 usage, 2 the system gives no process or memory, 4 the daemon
+has ended before the mount was ready, 32 it has failed.";
 
 /// Mount a volume at a directory.
 #[derive(Debug, clap::Args)]
@@ -59,6 +65,9 @@ pub(crate) struct Args {
     /// `holdfast umount` of the volume, or SIGTERM.
     #[arg(long)]
     linger: bool,
+    /// Print one JSON object, for programs: what is mounted where, and by which process.
+    #[arg(long, conflicts_with_all = ["foreground", "detached"])]
+    json: bool,
     /// Options, separated by commas; they are listed below.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
@@ -74,13 +83,39 @@ pub(crate) struct Args {
     /// The snapshot, for the daemon.
     #[arg(long, hide = true, requires = "detached")]
     snapshot: Option<String>,
-    /// The volume: a file or a block device; :BRANCH and @SNAPSHOT may stand behind it.
+    /// The volume: a file or a block device, or a directory in which it is mounted; :BRANCH and @SNAPSHOT may stand behind it.
     target: PathBuf,
     /// An existing directory, at which the files appear.
     dir: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    let code = mounted(args)?;
+    if args.json {
+        told(&args.dir)?;
+    }
+    Ok(code)
+}
+
+/// Says what is mounted at a directory, if anything is: `nofail` may have left it as it was.
+fn told(dir: &Path) -> Result<(), Failure> {
+    let mount = mounts::find(dir).context("/proc/self/mountinfo")?;
+    let Some(mount) = mount.filter(|mount| mount.dir == real_path(dir)) else { return Ok(()) };
+    let report = report::ask(&mount).ok();
+    let tree = report.as_ref().and_then(|report| report.mounted.as_ref());
+    let [volume, dir] = name(&mount);
+    let mut object = Map::new();
+    json::put(&mut object, "volume", volume);
+    json::put(&mut object, "directory", dir);
+    object.extend([
+        ("branch".into(), tree.map(|tree| tree.branch.clone()).into()),
+        ("snapshot".into(), tree.and_then(|tree| tree.snapshot.clone()).into()),
+        ("pid".into(), report.map(|report| report.pid).into()),
+    ]);
+    show::json(object).map(drop)
+}
+
+fn mounted(args: &Args) -> Outcome {
     let options = DaemonOptions::parse(args.options.iter().map(String::as_str), false)
         .map_err(|why| Failure::new(USAGE, why))?;
     if options.remount {
@@ -99,7 +134,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return start::detached(&args.target, &args.dir, &options, args.linger, stands);
     }
     let place = TreeLocation::parse(args.target.as_os_str());
-    let how = ServeOptions { foreground: args.foreground, linger: args.linger };
+    let how = ServeOptions { foreground: args.foreground, linger: args.linger, json: args.json };
     match mount(&place, &args.dir, &options, &args.options, how) {
         Err(failure) if options.nofail && !place.path.exists() => {
             complain(&format!("{} (nofail)", with_help(failure).sentence));
@@ -116,6 +151,8 @@ pub(crate) struct ServeOptions {
     pub(crate) foreground: bool,
     /// Also when nothing is mounted any more.
     pub(crate) linger: bool,
+    /// A program reads standard output.
+    pub(crate) json: bool,
 }
 
 /// Checks what a person can get wrong, then serves, joins the daemon that has the volume, or starts one.
@@ -126,6 +163,7 @@ pub(crate) fn mount(
     lists: &[String],
     how: ServeOptions,
 ) -> Outcome {
+    let place = &mounted_place(place).map_err(|failure| failure.with_code(FAILED))?;
     let target = place.path.as_path();
     let mut options = options.clone();
     options
@@ -172,7 +210,8 @@ pub(crate) fn mount(
         if join(&volume, &dir, &options, lists, how.linger, || Ok(()))? {
             return Ok(0);
         }
-        match start::start(&volume, &dir, &options, lists, how.linger, &mut tell) {
+        match start::start(&volume, &dir, &options, lists, how.linger, &mut |it| tell(it, how.json))
+        {
             Ok(()) => {
                 if io::stderr().is_terminal()
                     && let Some(hint) = uring::hint(&options)
@@ -197,12 +236,29 @@ pub(crate) fn mount(
     }
 }
 
+/// What is mounted in a directory stands for its volume and its branch or snapshot, as elsewhere.
+fn mounted_place(place: &TreeLocation) -> Result<TreeLocation, Failure> {
+    let found = mounts::or_none(mounts::find(&place.path)).context("/proc/self/mountinfo")?;
+    // What a stranger's mount says of its volume proves nothing.
+    let is_meant = |mount: &mounts::Mount| {
+        mount.dir == real_path(&place.path) && [0, geteuid().as_raw()].contains(&mount.owner)
+    };
+    let Some(mount) = found.filter(is_meant) else { return Ok(place.clone()) };
+    let [branch, snapshot] = place.located()?.names();
+    if branch.is_none() {
+        let (dir, volume) = (mount.dir.display(), mount.source.display());
+        let why = format!("the daemon of {dir} does not say what is mounted there; name {volume}");
+        return Err(Failure::new(FAILED, why));
+    }
+    Ok(TreeLocation { path: mount.source, branch, snapshot })
+}
+
 /// Prints what a daemon says that starts. It need not be read, so errors are ignored.
-fn tell(notice: Notice) {
+fn tell(notice: Notice, as_json: bool) {
     match notice {
-        Notice::Done(sentence) => {
+        Notice::Done(sentence) if !as_json => {
             drop(writeln!(io::stdout(), "holdfast: {}", printable(&sentence)));
         }
-        Notice::Warning(sentence) => complain(&sentence),
+        Notice::Done(sentence) | Notice::Warning(sentence) => complain(&sentence),
     }
 }

@@ -9,7 +9,7 @@ use holdfast_service::work::Work;
 
 use crate::branches::{Name, TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::pipes::{out, progress};
+use crate::pipes::{answer, progress};
 
 /// Make a snapshot of what `holdfast send` wrote, from standard input or a file.
 #[derive(Debug, clap::Args)]
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Print where a stream was cut that came here, for `holdfast send --resume`. With --branch: that came into this fork.
     #[arg(long)]
     resume_token: bool,
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
     /// A volume.
     #[arg(value_name = "PLACE", value_parser = arguments::volume_place())]
     place: TreeLocation,
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let located = args.place.located()?;
     let branch = args.branch.clone();
     if args.resume_token {
-        return located.run(Work::Token { branch }, out());
+        return located.run(Work::Token { branch }, answer(args.json));
     }
     let input = match args.file.as_deref().filter(|file| *file != Path::new("-")) {
         Some(file) => Input::File(File::open(file).context(file.display())?),
@@ -71,6 +74,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::plain("the stream is empty: who was to send it has sent nothing"));
     }
     let located = args.place.located()?;
-    let pipes = Pipes { inputs: vec![input], progress: progress("files"), ..out() };
+    let pipes = Pipes { inputs: vec![input], progress: progress("files"), ..answer(args.json) };
     located.run(Work::Receive { branch }, pipes)
 }

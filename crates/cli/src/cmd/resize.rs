@@ -9,15 +9,15 @@ use holdfast::device::{Device, FileDevice};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_daemon::opening;
 use holdfast_device::{HostFile, open_bytes};
-use holdfast_service::size;
 use holdfast_service::work::Work;
-use holdfast_service::work::resize::To;
+use holdfast_service::work::resize::{Resized, To};
+use holdfast_service::{json, size};
 use rustix::fs::OFlags;
 
 use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printed, shown};
 use crate::peek::Peek;
-use crate::pipes::{Bar, out};
+use crate::pipes::{Bar, answer};
 
 /// Make a volume larger, or smaller.
 #[derive(Debug, clap::Args)]
@@ -39,6 +39,9 @@ much is in use, the command says how small the volume can be, and changes nothin
   holdfast resize volume.img 2G
   holdfast resize volume.img -8M")]
 pub(crate) struct Args {
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
     /// A mounted directory or a volume.
     #[arg(value_parser = arguments::volume_place())]
     place: TreeLocation,
@@ -84,13 +87,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
         && located.is_at_rest()
         && let Some(now) = now().filter(|now| bytes / BLOCK_BYTES * BLOCK_BYTES < *now)
     {
-        return shrink(&args.place.path, bytes, now);
+        return shrink(&args.place.path, bytes, now, args.json);
     }
-    located.run(Work::Resize(to), out())
+    located.run(Work::Resize(to), answer(args.json))
 }
 
 /// Makes a volume at rest smaller, and its file shorter.
-fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
+fn shrink(path: &Path, bytes: u64, before: u64, as_json: bool) -> Outcome {
     use std::io::Write;
     let file = opening::open_file(path, false).map_err(|failure| failure.with_code(1))?;
     let device: Arc<dyn Device> = file.clone();
@@ -104,8 +107,9 @@ fn shrink(path: &Path, bytes: u64, before: u64) -> Outcome {
         complain(&format!("{} keeps its length: {}", path.display(), plain_words(&error)));
     }
     drop((device, file));
-    let (path, has) = (shown(path), size::show(now));
-    printed(writeln!(io::stdout(), "{path} has {has}, before {}", size::show(before)))?;
+    let volume = &shown(path);
+    let answer = Resized { volume, volume_bytes: now, volume_bytes_before: before };
+    printed(writeln!(io::stdout(), "{}", json::answer(&answer, as_json)))?;
     Ok(0)
 }
 

@@ -7,7 +7,7 @@ use holdfast_service::work::Work;
 
 use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::pipes::{out, progress};
+use crate::pipes::{answer, progress};
 
 /// Give the free space of a volume back to its device, or to the host of its image.
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Leave shorter ranges of free space, like 64k. Default: all that can be given back.
     #[arg(long, short, value_name = "SIZE", default_value = "0", value_parser = size::parse)]
     minimum: u64,
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
     /// A volume, or a directory in which it is mounted.
     #[arg(value_name = "VOLUME", value_parser = arguments::place())]
     place: TreeLocation,
@@ -39,6 +42,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let work = Work::Trim { least: args.minimum };
     let interrupt = Some(Interrupt::catch().context("signals")?);
-    let pipes = Pipes { progress: progress("parts"), interrupt, ..out() };
+    let pipes = Pipes { progress: progress("parts"), interrupt, ..answer(args.json) };
     place.located()?.run(work, pipes)
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::branches::{TreeLocation, arguments};
 use crate::outcome::{Failure, Outcome};
-use crate::pipes::out;
+use crate::pipes::answer;
 
 /// Change the label or the id of a volume, or the limit of a branch.
 ///
@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// The most that the branch may refer to, rounded up to whole blocks of 4 KiB, or `none`; see `holdfast branch limit`.
     #[arg(long, value_name = "SIZE", value_parser = limit)]
     limit: Option<Limit>,
+    /// Print one JSON object, for programs.
+    #[arg(long)]
+    json: bool,
     /// A mounted directory or a volume; :BRANCH may stand behind it, for --limit.
     #[arg(value_name = "PLACE", value_parser = arguments::branch_place())]
     place: TreeLocation,
@@ -62,5 +65,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let located = args.place.located()?;
     let uuid = args.uuid.map(Uuid::into_bytes);
     let to = To { uuid, label: args.label.clone(), limit: args.limit };
-    located.run(Work::Tune { tree: located.tree(), to }, out())
+    located.run(Work::Tune { tree: located.tree(), to }, answer(args.json))
 }

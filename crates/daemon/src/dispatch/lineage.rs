@@ -35,7 +35,8 @@ impl Located {
         let mut said = Vec::new();
         let done: Outcome = {
             let mut pipes = Pipes { patience: Some(patience), ..Pipes::to(&mut said) };
-            let job = self.job(Work::Lineage { tree: self.tree(), ask: ask.clone() });
+            let work = Work::Lineage { tree: self.tree(), ask: ask.clone() };
+            let job = self.job(work, false);
             let by_daemon = if is_barred { Ok(None) } else { self.by_daemon(&job, &mut pipes) };
             match (by_daemon, mount) {
                 (Ok(Some(outcome)), _) => outcome,

@@ -27,7 +27,7 @@ use self::relay::Ran;
 use crate::control_socket::message::{self, DaemonAnswer, Question};
 use crate::control_socket::{Daemon, HELLO, OTHER_VERSION, id};
 use crate::mounts::{self, Mount};
-use crate::{ask, opening};
+use crate::{ask, opening, report};
 
 /// How long a daemon gets to open its volume, and to look whether it may do the work.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -87,6 +87,22 @@ impl Located {
         &self.image
     }
 
+    /// The branch and the snapshot by their names: those that it was called by, or what is mounted where it was named, as far as the
+    /// daemon tells this user.
+    pub fn names(&self) -> [Option<Name>; 2] {
+        let Tree { branch, snapshot, .. } = self.tree();
+        if branch.is_some() {
+            return [branch, snapshot];
+        }
+        let report = self.mount.as_ref().and_then(|mount| report::ask(mount).ok());
+        let mounted = report.and_then(|report| report.mounted);
+        let name = |text: String| Name(text.into_bytes());
+        match mounted {
+            Some(mounted) => [Some(name(mounted.branch)), snapshot.or(mounted.snapshot.map(name))],
+            None => [None, snapshot],
+        }
+    }
+
     /// The tree in it.
     pub fn tree(&self) -> Tree {
         self.tree.clone()
@@ -102,7 +118,7 @@ impl Located {
     /// # Errors
     /// It is not done, or not to its end; or its daemon does not say so.
     pub fn run(&self, work: Work, mut pipes: Pipes<'_>) -> Outcome {
-        let job = self.job(work);
+        let job = self.job(work, pipes.json);
         match self.by_daemon(&job, &mut pipes)? {
             Some(outcome) => outcome,
             None => {
@@ -117,7 +133,7 @@ impl Located {
     /// # Errors
     /// The daemon refuses or does not answer.
     pub fn converse(&self, what: files::FileAccess) -> Result<Option<Conversation>, Failure> {
-        let job = self.job(Work::Files(what));
+        let job = self.job(Work::Files(what), false);
         let hand_over = |mounted: &[At]| self.hand_over_pages(mounted, false);
         if let Some((daemon, proof)) = self.daemon(&job)?
             && self.agree(&daemon, &proof, &job)?
@@ -129,8 +145,8 @@ impl Located {
         self.expect_at_rest().map(|()| None)
     }
 
-    fn job(&self, work: Work) -> Job {
-        Job { volume: self.name.clone(), at: self.tree.at.clone(), work }
+    fn job(&self, work: Work, json: bool) -> Job {
+        Job { volume: self.name.clone(), at: self.tree.at.clone(), json, work }
     }
 
     fn at_rest(&self, job: &Job, pipes: Pipes<'_>) -> Outcome {
@@ -279,10 +295,13 @@ impl Located {
     }
 }
 
-/// The sentence for a directory in which nothing of ours is mounted: it may lie below one.
+/// The sentence for a directory that is no volume, nor where one is mounted; or for one where it is, for commands that want the file.
 pub fn not_mounted(dir: &Path) -> Failure {
     let name = shown(dir);
     Failure::plain(match mounts::around(dir) {
+        Ok(Some(mount)) if mount.dir == mounts::real_path(dir) => {
+            format!("{name} is a mounted directory; name the volume, {}", shown(&mount.source))
+        }
         Ok(Some(mount)) => format!("{name} lies in the mount {}; name that", shown(&mount.dir)),
         _ => format!("{name} is not a mounted Holdfast volume"),
     })
@@ -340,10 +359,11 @@ mod tests {
                 let (stream, there) = UnixStream::pair().unwrap();
                 let daemon = Daemon { stream, pid: 1, user: 0 };
                 let proof = tempfile::tempfile().unwrap();
-                let job = located.job(match changes {
+                let work = match changes {
                     false => Work::Print { tree: tree.clone(), path: Name((*b"f").into()) },
                     true => Work::Trim { least: 0 },
-                });
+                };
+                let job = located.job(work, false);
                 let input = Input::Made(Box::new(io::empty()));
                 let mut pipes = Pipes::to(io::sink());
                 pipes.inputs.extend(changes.then_some(input));

@@ -19,6 +19,8 @@ const FIRST: usize = 4096;
 
 /// Where a command's bytes come from and go to.
 pub struct Pipes<'a> {
+    /// A program reads the answer of work that has one: it is JSON.
+    pub json: bool,
     /// What is read, one behind the other.
     pub inputs: Vec<Input>,
     /// Where bytes go that it writes.
@@ -37,6 +39,7 @@ impl<'a> Pipes<'a> {
     /// Only an output: a reader that has gone is no failure.
     pub fn to(output: impl Write + 'a) -> Pipes<'a> {
         Pipes {
+            json: false,
             inputs: Vec::new(),
             output: Box::new(output),
             progress: None,

@@ -5,25 +5,51 @@ use std::cell::Cell;
 use holdfast::{Branch, Volume};
 use holdfast_archive::{Form, Imported};
 use holdfast_base::show;
+use serde::Serialize;
 
 use super::export::said;
-use super::{Ends, In, Tree};
+use super::{Ends, In, Out, Tree};
 use crate::branches::by_time::Purpose;
-use crate::outcome::{self, Failure, Outcome};
+use crate::json;
+use crate::outcome::{self, Failure, Outcome, printed};
+
+/// What was imported, for programs.
+#[derive(Serialize)]
+struct Came<'a> {
+    branch: &'a str,
+    /// Those that were taken, one behind each layer.
+    snapshots: Vec<String>,
+    members: u64,
+    file_bytes: u64,
+    xattrs_left_out: u64,
+}
 
 pub(super) fn run(
     door: &Volume,
     volume: &str,
     tree: &Tree,
-    layer: bool,
-    files: &[String],
+    (layer, files): (bool, &[String]),
+    for_programs: bool,
     ends: &dyn Ends,
 ) -> Outcome {
+    use std::io::Write;
     tree.expect_branch(volume)?;
     let branch = tree.branch(door, volume)?;
     let form = if layer { Form::Layer } else { Form::Tar };
     let imported = all(&branch, volume, form, files, ends)?;
-    Ok(u8::from(imported.xattrs_left_out > 0))
+    let Imported { members, bytes: file_bytes, xattrs_left_out } = imported;
+    if for_programs {
+        let snapshots = (0..files.len()).filter_map(|at| behind(form, at)).collect();
+        let branch = branch.name();
+        let came = Came { branch, snapshots, members, file_bytes, xattrs_left_out };
+        printed(writeln!(Out(ends), "{}", json::text(&came)))?;
+    }
+    Ok(u8::from(xattrs_left_out > 0))
+}
+
+/// The name of the snapshot behind an archive: only layers have one.
+fn behind(form: Form, at: usize) -> Option<String> {
+    (form == Form::Layer).then(|| format!("layer-{}", at + 1))
 }
 
 fn all(
@@ -45,8 +71,8 @@ fn all(
         return holdfast_archive::import_all(branch, form, fork, archives, left_out)
             .map_err(|error| said(&error));
     }
-    // None is imported if a name is taken. Only layers have snapshots behind them.
-    let name = |at: usize| (form == Form::Layer).then(|| format!("layer-{}", at + 1));
+    let name = |at: usize| behind(form, at);
+    // None is imported if a name is taken.
     let mut names = (0..files.len()).filter_map(name);
     if let Some(name) = names.find(|it| branch.snapshot_named(it).is_ok()) {
         let branch = branch.name();

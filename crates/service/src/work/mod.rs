@@ -19,7 +19,8 @@ mod tree;
 mod trim;
 pub mod tune;
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 
 use holdfast::Volume;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,8 @@ pub use self::ends::{Ends, In, Out};
 pub use self::in_place::{AtRest, Heads, InPlace, Remembers};
 pub use self::tree::{At, Tree};
 use crate::branches::{Ask, Name};
-use crate::outcome::{Context, NOT_WHOLE, Outcome, not_whole};
+use crate::json;
+use crate::outcome::{Context, NOT_WHOLE, Outcome, not_whole, printed};
 use crate::rights::Requirement;
 
 /// Work on one volume.
@@ -38,6 +40,9 @@ pub struct Job {
     pub volume: String,
     /// The mount by which the volume was named. What that says of its source proves nothing: the daemon looks whether it serves it.
     pub at: Option<At>,
+    /// A program reads the answer. A command of an older version does not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub json: bool,
     /// What is to be done.
     pub work: Work,
 }
@@ -177,24 +182,31 @@ pub fn carry_out(job: &Job, door: &Volume, heads: &dyn Heads, ends: &dyn Ends) -
     Ok(if missing.is_some() { code.max(NOT_WHOLE) } else { code })
 }
 
+/// Prints the answer of work.
+fn told(answer: &(impl Display + Serialize), for_programs: bool, ends: &dyn Ends) -> Outcome {
+    printed(writeln!(Out(ends), "{}", json::answer(answer, for_programs))).map(|()| 0)
+}
+
 fn work(job: &Job, door: &Volume, heads: &dyn Heads, ends: &dyn Ends) -> Outcome {
-    let volume = &job.volume;
+    let (volume, json) = (&job.volume, job.json);
     match &job.work {
         Work::Diff { old, new, how } => diff::run(door, volume, [old, new], how, ends),
         Work::Send(what) => send::run(door, volume, what, ends),
-        Work::Receive { branch } => receive::run(door, volume, branch.as_ref(), ends),
-        Work::Token { branch } => receive::token(door, volume, branch.as_ref(), ends),
+        Work::Receive { branch } => receive::run(door, volume, branch.as_ref(), json, ends),
+        Work::Token { branch } => receive::token(door, volume, branch.as_ref(), json, ends),
         Work::Merge(what) => merge::run(door, volume, what, ends),
         Work::Export { tree, since, layer } => {
             export::run(door, volume, (tree, since.as_ref()), *layer, ends)
         }
-        Work::Import { tree, layer, files } => import::run(door, volume, tree, *layer, files, ends),
+        Work::Import { tree, layer, files } => {
+            import::run(door, volume, tree, (*layer, files), json, ends)
+        }
         Work::List { tree, path, how } => list::run(door, volume, (tree, path), how, ends),
         Work::Print { tree, path } => list::print(door, volume, (tree, path), ends),
-        Work::Trim { least } => trim::run(door, volume, *least, ends),
+        Work::Trim { least } => trim::run(door, volume, *least, json, ends),
         Work::Scrub(what) => scrub::run(door, volume, what, ends),
-        Work::Resize(to) => resize::run(door, volume, *to, ends),
-        Work::Tune { tree, to } => tune::run(door, volume, tree, to, ends),
+        Work::Resize(to) => resize::run(door, volume, *to, json, ends),
+        Work::Tune { tree, to } => tune::run(door, volume, (tree, to), json, ends),
         Work::Remove(what) => remove::run(heads, volume, what, ends),
         Work::Names(what) => names::run(heads, volume, what, ends),
         Work::Files(what) => files::run(door, heads, volume, what, ends),

@@ -1,18 +1,44 @@
 //! Free space goes back to the device, or to the host of an image.
 
-use std::io::{ErrorKind, Write};
+use std::fmt;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use holdfast::Volume;
 use holdfast_base::show;
 use holdfast_stream::Progress;
+use serde::Serialize;
 
-use super::{Ends, Out};
-use crate::outcome::{Context, Failure, Outcome, printed};
+use super::{Ends, told};
+use crate::outcome::{Context, Failure, Outcome};
 
-pub(super) fn run(door: &Volume, volume: &str, least: u64, ends: &dyn Ends) -> Outcome {
+/// What was given back.
+#[derive(Serialize)]
+struct GivenBack<'a> {
+    #[serde(skip)]
+    volume: &'a str,
+    trimmed_bytes: u64,
+    ranges: u64,
+    /// What an image takes of its host, and took before.
+    host_bytes: Option<u64>,
+    host_bytes_before: Option<u64>,
+}
+
+impl fmt::Display for GivenBack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GivenBack { volume, trimmed_bytes: bytes, ranges, .. } = self;
+        write!(f, "{volume}: {} trimmed ({bytes} bytes) in {ranges} ranges", show::bytes(*bytes))?;
+        let Some((before, now)) = self.host_bytes_before.zip(self.host_bytes) else {
+            return Ok(());
+        };
+        let less = show::bytes(before.saturating_sub(now));
+        write!(f, "; the image takes {less} less of its host, {} now", show::bytes(now))
+    }
+}
+
+pub(super) fn run(door: &Volume, volume: &str, least: u64, json: bool, ends: &dyn Ends) -> Outcome {
     let given = || door.engine().map(|engine| engine.given()).context(volume);
-    let before = given()?;
+    let host_bytes_before = given()?;
     let done = door.trim(least, |at| {
         ends.progress(Progress { bytes: at.bytes, files: at.groups, files_in_all: at.groups_all });
         ends.wait(Duration::ZERO).is_ok()
@@ -25,16 +51,15 @@ pub(super) fn run(door: &Volume, volume: &str, least: u64, ends: &dyn Ends) -> O
         }
         done => done.context(volume)?,
     };
-    let (bytes, ranges) = (trimmed.bytes, trimmed.ranges);
-    let mut line =
-        format!("{volume}: {} trimmed ({bytes} bytes) in {ranges} ranges", show::bytes(bytes));
-    if let (Some(before), Some(after)) = (before, given()?) {
-        let less = show::bytes(before.saturating_sub(after));
-        line += &format!("; the image takes {less} less of its host, {} now", show::bytes(after));
-    }
+    let answer = GivenBack {
+        volume,
+        trimmed_bytes: trimmed.bytes,
+        ranges: trimmed.ranges,
+        host_bytes: given()?,
+        host_bytes_before,
+    };
     if trimmed.groups < trimmed.groups_all {
-        return Err(Failure::plain(format!("{line}; it was not done to the end")));
+        return Err(Failure::plain(format!("{answer}; it was not done to the end")));
     }
-    printed(writeln!(Out(ends), "{line}"))?;
-    Ok(0)
+    told(&answer, json, ends)
 }
