@@ -21,7 +21,7 @@ pub enum CheckError {
     #[error("{0}")]
     Older(String),
     /// No superblock is valid, so there is nothing to look at.
-    #[error("no superblock is valid: {first}; {second}")]
+    #[error("no superblock is valid: {}", .first.and(.second))]
     NoSuperblock {
         /// What is wrong with slot 0.
         first: holdfast_format::Malformed,

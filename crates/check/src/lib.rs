@@ -93,6 +93,11 @@ pub fn older(device: &dyn Device) -> Option<String> {
     superblocks::Slots::read(device).ok()?.older()
 }
 
+/// Whether both superblocks of the volume on `device` are lost, and the far copy leads to it.
+pub fn has_far_copy_alone(device: &dyn Device) -> bool {
+    superblocks::Slots::read(device).is_ok_and(|slots| slots.only_far().is_some())
+}
+
 /// What the volume on `device` is, by its newest valid superblock, the journal behind it and the log
 /// behind that, if there is a Holdfast volume that this program reads. What does not read of journal
 /// and log counts as empty.

@@ -130,6 +130,13 @@ fn wrong(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure
         (None, other) if is_unknown(error, other) => (2, NAME.into()),
         (None, other) => (2, format!("{NAME} {other}")),
     };
+    let is_word =
+        |it: &ContextValue| matches!(it, ContextValue::String(it) if !it.starts_with('-'));
+    let is_unexpected = error.kind() == ErrorKind::UnknownArgument
+        && error.get(ContextKind::InvalidArg).is_some_and(is_word);
+    if is_unexpected && matches!(command, "run" | "txn") && !args.iter().any(|it| it == "--") {
+        return Failure::new(code, format!("write -- before the command; see `{asked} --help`"));
+    }
     bad_usage(error, &asked, code)
 }
 

@@ -6,7 +6,7 @@ use std::io;
 pub(crate) use holdfast_daemon::MOUNT_FAILED;
 pub(crate) use holdfast_daemon::mounts::with_help;
 pub use holdfast_service::outcome::{
-    Context, Failure, Outcome, plain_words, printable, printed, shown,
+    Context, Failure, Outcome, plain_words, printable, printed, shown, words_of_volume,
 };
 
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
@@ -20,11 +20,18 @@ pub fn complain(sentence: &str) {
 }
 
 /// Does something with each, also behind one that fails; each failure is said.
+///
+/// # Errors
+/// What all others would meet as well: a command helps, as where the daemon is dead.
 pub(crate) fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), Failure>) -> Outcome {
     let mut code = 0;
     for failure in all.iter().filter_map(|one| act(one).err()) {
+        let failure = with_help(failure);
+        if failure.hint.is_some() {
+            return Err(failure);
+        }
         code = code.max(failure.code);
-        complain(&with_help(failure).sentence);
+        complain(&failure.sentence);
     }
     Ok(code)
 }

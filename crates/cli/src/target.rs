@@ -4,15 +4,22 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use holdfast::{Volume, VolumeOptions};
-use holdfast_daemon::mounts;
+use holdfast_daemon::ask;
+use holdfast_daemon::mounts::{self, Mount};
 use holdfast_daemon::opening::open_volume;
 
-use crate::branches::TreeLocation;
 use crate::branches::place::holds_bytes;
+use crate::branches::{Name, TreeLocation};
 use crate::outcome::{Context, Failure};
 use crate::peek::Peek;
+
+/// The directory of a mount that has the snapshots of its branch.
+const SNAPSHOTS: &str = ".snapshots";
+/// How long a mount may take to say of which snapshot something is.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What help says of paths.
 pub(crate) const PATHS: &str = "\
@@ -22,8 +29,11 @@ snapshot or both may stand before the second colon, otherwise `main` is meant:
   data.holdfast:work:/etc/fstab
   data.holdfast@before-upgrade:/etc/fstab
   data.holdfast:work@monday:/etc/fstab
-A file of the whole name wins. A directory where something is mounted may stand for IMAGE, and any
-path in it for IMAGE:/path.";
+A file of the whole name wins. A directory where something is mounted may stand for IMAGE.";
+
+/// And of commands that take paths in volumes alone.
+pub(crate) const PLAIN_PATHS: &str =
+    "Any path in such a directory, also below .snapshots, may stand for IMAGE:/path.";
 
 /// A path, in a volume or on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,8 +168,22 @@ pub(crate) fn in_mount(host: &Path) -> Result<Option<(TreeLocation, PathBuf)>, F
         )));
     }
     let below = real.strip_prefix(&mount.dir).unwrap_or(Path::new(""));
+    let (snapshot, below) = match in_snapshot(&mount, below) {
+        Some((snapshot, below)) => (Some(snapshot), below),
+        None => (None, below),
+    };
     let path = Path::new("/").join(below);
-    Ok(Some((TreeLocation { path: mount.dir, branch: None, snapshot: None }, path)))
+    Ok(Some((TreeLocation { path: mount.dir, branch: None, snapshot }, path)))
+}
+
+/// The snapshot and the path in it, of a path below `.snapshots` of a mounted branch. The volume itself may have a directory of that name.
+fn in_snapshot<'a>(mount: &Mount, path: &'a Path) -> Option<(Name, &'a Path)> {
+    let mut names = path.strip_prefix(SNAPSHOTS).ok()?.components();
+    let name = names.next()?;
+    let is_of_one = |dir: &Path| ask::attribute(dir, ask::SNAPSHOT, PATIENCE).is_ok();
+    // All of a mounted snapshot is of that one.
+    let is_of_this = is_of_one(&mount.dir.join(SNAPSHOTS).join(name)) && !is_of_one(&mount.dir);
+    is_of_this.then(|| (Name::of(name.as_os_str().into()), names.as_path()))
 }
 
 /// Fails if a path of the host that is not there, nor could be made, looks like one in a volume: says what of that is missing.

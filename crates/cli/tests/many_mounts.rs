@@ -46,7 +46,7 @@ fn each_mount_has_its_own_branch_and_the_last_umount_ends_the_daemon() {
     let other = other.to_str().unwrap();
     let already = format!("is mounted at {} already", work.display());
     place.run(&["mount", &format!("{image}:work"), other]).fails(32, &already);
-    place.run(&["mount", &format!("{image}:none"), other]).fails(32, "there is no `none`");
+    place.run(&["mount", &format!("{image}:none"), other]).fails(32, "there is no branch `none`");
     place.run(&["fork", &format!("{image}:work"), "third"]).fine();
     let third = format!("{image}:third");
     place.run(&["mount", "-o", "ro,commit=77", &third, other]).fails(32, "commit=77: this holds");

@@ -173,8 +173,12 @@ pub(crate) fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) ->
 
 /// The sentence for a device without a valid superblock: what it holds instead, or what to do with an older volume.
 pub fn no_volume(path: &Path, device: &dyn Device) -> Failure {
+    let shown = path.display();
     match holdfast_check::older(device) {
-        Some(older) => Failure::plain(format!("{}: {older}", path.display())),
+        Some(older) => Failure::plain(format!("{shown}: {older}")),
+        None if holdfast_check::has_far_copy_alone(device) => Failure::plain(format!(
+            "{shown}: both superblocks are damaged, but the far copy is whole: `holdfast fsck -y` writes it back"
+        )),
         None => not_ours(path, foreign(device)),
     }
 }

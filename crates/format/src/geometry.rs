@@ -172,11 +172,7 @@ impl Geometry {
             return fail(format!("node size {} is not 4, 16 or 64 KiB", self.node_size));
         }
         if self.volume_blocks < VOLUME_BYTES_MIN / BLOCK_BYTES {
-            return fail(format!(
-                "a volume needs at least {} MiB, this one has {} blocks of 4 KiB",
-                VOLUME_BYTES_MIN >> 20,
-                self.volume_blocks
-            ));
+            return fail(format!("a volume needs at least {} MiB", VOLUME_BYTES_MIN >> 20));
         }
         // Behind this, places in bytes could not be counted.
         if self.volume_blocks > i64::MAX as u64 / BLOCK_BYTES {
@@ -184,8 +180,9 @@ impl Geometry {
         }
         if self.log_blocks < LOG_BLOCKS_MIN || self.journal_blocks < JOURNAL_BLOCKS_MIN {
             return fail(format!(
-                "rings of {} and {} blocks are too small",
-                self.log_blocks, self.journal_blocks
+                "the log needs at least {} KiB, and the journal {} KiB",
+                (LOG_BLOCKS_MIN * BLOCK_BYTES) >> 10,
+                (JOURNAL_BLOCKS_MIN * BLOCK_BYTES) >> 10
             ));
         }
         self.check_rings().or_else(|why| fail(why.into()))?;

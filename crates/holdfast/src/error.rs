@@ -40,7 +40,9 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
         FsError::Store(holdfast_posix::StoreError::NoSpace) => io::ErrorKind::StorageFull,
         FsError::Store(holdfast_posix::StoreError::TooLarge) => io::ErrorKind::FileTooLarge,
         FsError::Store(holdfast_posix::StoreError::Limit) => io::ErrorKind::QuotaExceeded,
-        FsError::Store(holdfast_posix::StoreError::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
+        FsError::Store(holdfast_posix::StoreError::ReadOnly) | FsError::OpenReadOnly(_) => {
+            io::ErrorKind::ReadOnlyFilesystem
+        }
         FsError::Store(
             holdfast_posix::StoreError::NoSuperblock { .. }
             | holdfast_posix::StoreError::Node { .. }
@@ -59,7 +61,10 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
 fn lineage_kind(error: &LineageError) -> io::ErrorKind {
     match error {
         LineageError::Exists(_) | LineageError::HeldAlready { .. } => io::ErrorKind::AlreadyExists,
-        LineageError::NotFound(_) | LineageError::NotHeld { .. } => io::ErrorKind::NotFound,
+        LineageError::NoBranch(_)
+        | LineageError::NoSnapshot(_)
+        | LineageError::Gone(_)
+        | LineageError::NotHeld { .. } => io::ErrorKind::NotFound,
         LineageError::Name(_) => io::ErrorKind::InvalidInput,
         LineageError::Held { .. } | LineageError::HasForks { .. } => io::ErrorKind::ResourceBusy,
         LineageError::First => io::ErrorKind::PermissionDenied,

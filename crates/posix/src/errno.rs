@@ -33,7 +33,7 @@ impl FsError {
             FsError::Store(StoreError::NoSpace) => libc::ENOSPC,
             FsError::Store(StoreError::Device(error)) if error.is_no_space() => libc::ENOSPC,
             FsError::Store(StoreError::Limit) => libc::EDQUOT,
-            FsError::Store(StoreError::ReadOnly) => libc::EROFS,
+            FsError::Store(StoreError::ReadOnly) | FsError::OpenReadOnly(_) => libc::EROFS,
             FsError::Store(StoreError::Lineage(error)) => of_lineage(error),
             FsError::Store(_) => libc::EIO,
         }
@@ -43,7 +43,10 @@ impl FsError {
 fn of_lineage(error: &LineageError) -> i32 {
     match error {
         LineageError::Exists(_) | LineageError::HeldAlready { .. } => libc::EEXIST,
-        LineageError::NotFound(_) | LineageError::NotHeld { .. } => libc::ENOENT,
+        LineageError::NoBranch(_)
+        | LineageError::NoSnapshot(_)
+        | LineageError::Gone(_)
+        | LineageError::NotHeld { .. } => libc::ENOENT,
         LineageError::Name(_) => libc::EINVAL,
         LineageError::Held { .. } | LineageError::HasForks { .. } => libc::EBUSY,
         LineageError::First => libc::EPERM,

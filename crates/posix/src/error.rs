@@ -75,6 +75,9 @@ pub enum FsError {
     /// A branch or snapshot is open, and must not be.
     #[error("`{0}` is open")]
     InUse(String),
+    /// A branch or snapshot is open to be read, and was to be changed or kept.
+    #[error("`{0}` is open read-only")]
+    OpenReadOnly(String),
     /// Data that was accepted could not be written (P7), or what was read failed its checksum (P6).
     #[error("input/output error: {0}")]
     Io(String),

@@ -67,7 +67,7 @@ impl FileSystem {
         match is_good(&self.tree(number)?) {
             true => Ok(number),
             false => {
-                let gone = LineageError::NotFound(format!("number {number}"));
+                let gone = LineageError::Gone(format!("number {number}"));
                 Err(StoreError::Lineage(gone).into())
             }
         }

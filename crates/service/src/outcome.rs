@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub use holdfast_base::show::printable;
 use holdfast_control::{Nonsense, NotText};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 /// The exit code of what was read of a damaged volume whose last state is not whole.
@@ -143,6 +144,14 @@ pub(crate) fn sentence(what: impl Display, error: &io::Error) -> String {
 /// An error without the number that Rust appends, which people cannot use.
 pub fn plain_words(error: &io::Error) -> String {
     without_number(&error.to_string())
+}
+
+/// The same of what a volume answers: the quota is the limit of its branch.
+pub fn words_of_volume(error: &io::Error) -> String {
+    match error.raw_os_error() == Some(Errno::DQUOT.raw_os_error()) {
+        true => "the branch has reached its limit; see `holdfast branch limit`".into(),
+        false => plain_words(error),
+    }
 }
 
 /// The same for a sentence that has such errors in it.

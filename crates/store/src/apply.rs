@@ -286,7 +286,7 @@ impl Inner {
             }
             let of = forest.trees.get(tree);
             if of.is_gone {
-                let gone = LineageError::NotFound(format!("number {}", of.number));
+                let gone = LineageError::Gone(format!("number {}", of.number));
                 transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                 return Err(gone.into());
             }

@@ -54,7 +54,8 @@ pub enum StoreError {
     },
     /// No superblock is valid.
     #[error(
-        "not a Holdfast volume, or both superblocks are damaged: {first}; {second}; `holdfast salvage --list` finds what is left of one"
+        "not a Holdfast volume, or both superblocks are damaged: {}; `holdfast salvage --list` finds what is left of one",
+        .first.and(.second)
     )]
     NoSuperblock {
         /// What is wrong with slot 0.
@@ -126,9 +127,15 @@ pub enum LineageError {
     /// There is one of this name.
     #[error("`{0}` exists already")]
     Exists(String),
-    /// There is none of this name.
+    /// There is no branch of this name.
+    #[error("there is no branch `{0}`; `holdfast branch list` shows them")]
+    NoBranch(String),
+    /// The branch has no snapshot of this name.
+    #[error("there is no snapshot `{0}`; `holdfast snapshot list` shows them")]
+    NoSnapshot(String),
+    /// What had this name or number is gone.
     #[error("there is no `{0}`")]
-    NotFound(String),
+    Gone(String),
     /// A name has rules.
     #[error("{0}")]
     Name(&'static str),

@@ -85,6 +85,11 @@ pub(super) fn none_is_valid(slots: &Slots, findings: &mut Findings) {
 
 /// What is wrong with each slot.
 fn words_of(slots: &Slots) -> Vec<String> {
+    if let [Err(first), Err(second)] = &slots.judged
+        && first == second
+    {
+        return vec![format!("both slots: {}", first.why)];
+    }
     let words = slots.judged.iter().enumerate().filter_map(|(slot, judged)| {
         let malformed = judged.as_ref().err()?;
         Some(format!("slot {slot}: {}", malformed.why))

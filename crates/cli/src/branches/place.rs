@@ -109,7 +109,19 @@ impl TreeLocation {
 
     /// What it is in.
     pub(crate) fn located(&self) -> Result<Located, Failure> {
+        if self.has_path_behind() {
+            let why = format!("{self}: name the volume or a branch, not a path in it");
+            return Err(Failure::plain(why));
+        }
         Located::of(&self.path, self.branch.clone(), self.snapshot.clone(), complain)
+    }
+
+    /// Whether it is not there, and looks like a path in a volume that is.
+    fn has_path_behind(&self) -> bool {
+        let bytes = self.path.as_os_str().as_bytes();
+        let Some(end) = bytes.windows(2).position(|two| two == b":/") else { return false };
+        let head = TreeLocation::parse(OsStr::from_bytes(&bytes[..end])).path;
+        self.path.symlink_metadata().is_err() && (holds_bytes(&head) || head.is_dir())
     }
 
     /// Has it carried out, and returns the branch and the number of what was made.

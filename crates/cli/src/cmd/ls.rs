@@ -8,12 +8,13 @@ use holdfast_service::work::{Work, list};
 use crate::branches::Name;
 use crate::outcome::Outcome;
 use crate::pipes::out;
-use crate::target::{PATHS, Target};
+use crate::target::{PATHS, PLAIN_PATHS, Target};
 
 /// List files of a volume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("\
 {PATHS}
+{PLAIN_PATHS}
 
 Elsewhere than on a terminal names are printed byte for byte.
 
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, short = 'R')]
     recursive: bool,
     /// Print one JSON object a line, for programs: sizes in bytes, times in seconds since 1970. A path that is not UTF-8 has
-    /// its odd bytes replaced in `path` and all of them in hexadecimal in `path_bytes`.
+    /// its odd bytes replaced in `path` and all of them in hexadecimal in `path_hex`.
     #[arg(long)]
     json: bool,
     /// End each name with a zero byte in place of a line feed, for programs: a name may hold a line feed.

@@ -31,7 +31,9 @@ fn snapshots_are_taken_listed_shown_renamed_held_and_deleted() {
     assert!(show.contains("held        no") && show.contains("forks       none"), "{show}");
 
     place.run(&["snapshot", "rename", image, "first", "1st; größe"]).fine();
-    place.run(&["snapshot", "show", image, "first"]).fails(1, "there is no `main@first`");
+    place
+        .run(&["snapshot", "show", image, "first"])
+        .fails(1, "there is no snapshot `main@first`; `holdfast snapshot list` shows them");
     place.run(&["snapshot", "hold", image, "main@1st; größe"]).fine();
     place.run(&["snapshot", "hold", "--tag", "backup", image, "1st; größe"]).fine();
     place.run(&["snapshot", "hold", "--tag", "backup", image, "1st; größe"]).fails(1, "already");
@@ -54,7 +56,7 @@ fn snapshots_are_taken_listed_shown_renamed_held_and_deleted() {
         "none",
         &format!("@{by_time}"),
     ]);
-    twice.fails(1, "there is no `none`");
+    twice.fails(1, "there is no snapshot `none`");
     let json = place.run(&["snapshot", "list", "--json", image]).fine();
     assert_eq!(json, "{\"branch\":\"main\",\"failed_deletions\":[],\"snapshots\":[]}\n");
     assert_eq!(cat(&place), "one");
@@ -93,7 +95,7 @@ fn a_rollback_keeps_what_was_or_discards_it() {
         .fails(2, "--help");
     let fork = format!("{image}:fork");
     place.run(&["snapshot", "rollback", &fork, "main@one"]).fails(2, "and main@one of main");
-    place.run(&["snapshot", "rollback", image, "none"]).fails(1, "there is no `none`");
+    place.run(&["snapshot", "rollback", image, "none"]).fails(1, "there is no snapshot `none`");
     assert_eq!(cat(&place), "one");
     place.fsck();
 }
@@ -133,7 +135,9 @@ fn branches_are_forked_listed_renamed_limited_and_deleted() {
     assert!(show.contains("then, again"), "{show}");
 
     place.run(&["branch", "rename", image, "then", "later"]).fine();
-    place.run(&["branch", "rename", image, "then", "x"]).fails(1, "there is no `then`");
+    place
+        .run(&["branch", "rename", image, "then", "x"])
+        .fails(1, "there is no branch `then`; `holdfast branch list` shows them");
     place.run(&["branch", "rename", image, "later", "now"]).fails(1, "exists");
     let words = "`main` is the volume's first branch, which is never deleted";
     place.run(&["branch", "delete", image, "main"]).fails(1, words);
@@ -173,8 +177,10 @@ fn what_cannot_be_is_refused_in_words() {
     place.run(&["snapshot", "create", image, &"x".repeat(255)]).fails(1, "exists");
     place
         .run(&["snapshot", "create", &format!("{image}:none"), "x"])
-        .fails(1, "there is no `none`");
-    place.run(&["snapshot", "list", &format!("{image}:none")]).fails(1, "there is no `none`");
+        .fails(1, "there is no branch `none`");
+    place
+        .run(&["snapshot", "list", &format!("{image}:none")])
+        .fails(1, "there is no branch `none`");
     place.run(&["snapshot", "create", &format!("{image}@x"), "y"]).fails(2, "names a snapshot");
     place.run(&["branch", "list", &format!("{image}:x")]).fails(2, "names a branch");
     place.run(&["snapshot", "list", "missing.img"]).fails(1, "missing.img");
@@ -232,8 +238,8 @@ fn a_snapshot_or_branch_is_mounted_by_its_name() {
     place.run(&["mount", "-o", "snapshot=monday", image, place.dir()]).fine();
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     place.umount();
-    mount(":none").fails(32, "there is no `none`");
-    mount("@none").fails(32, "there is no `none`");
+    mount(":none").fails(32, "there is no branch `none`");
+    mount("@none").fails(32, "there is no snapshot `none`");
     place
         .run(&["mount", "-o", "branch=main", &format!("{image}:work"), place.dir()])
         .fails(1, "work");
@@ -290,7 +296,7 @@ fn paths_in_branches_and_snapshots() {
     );
     // Nothing is copied into a snapshot, and what is not there is named.
     place.run(&["cp", &place.path("host"), &at("@s", "/new")]).fails(1, "never changes");
-    place.run(&["cat", &at("@t", "/file")]).fails(1, "there is no `t`");
+    place.run(&["cat", &at("@t", "/file")]).fails(1, "there is no snapshot `t`");
     place.run(&["cat", &at(":none", "/file")]).fails(1, "`none`");
     place.run(&["cat", &at(":work@monday", "/none")]).fails(1, "No such file");
     // A file of the whole name wins.
@@ -316,7 +322,7 @@ fn a_fork_is_promoted_unless_its_branch_has_changed() {
     assert_eq!(cat(&place), "two");
     let list = place.run(&["snapshot", "list", image]).fine();
     assert!(list.contains("of-the-fork") && list.contains("was"), "{list}");
-    place.run(&["branch", "promote", image, "try"]).fails(1, "there is no `try`");
+    place.run(&["branch", "promote", image, "try"]).fails(1, "there is no branch `try`");
     place
         .run(&["branch", "promote", image, "main"])
         .fails(1, "`main` cannot be promoted to itself");

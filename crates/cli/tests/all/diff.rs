@@ -103,7 +103,7 @@ fn exit_codes_say_whether_anything_differs() {
     place.run(&["diff", "--exit-code", image, "@a", "@a"]).fine();
     let said = place.run(&["diff", "-q", image, "@a"]);
     assert_eq!((said.code, &said.out[..], &said.err[..]), (1, "", ""));
-    place.run(&["diff", image, "@b"]).fails(2, "there is no `b`");
+    place.run(&["diff", image, "@b"]).fails(2, "there is no snapshot `b`");
     place.run(&["diff", "nowhere.img"]).fails(2, "nowhere.img: No such file or directory");
     let other = place.path("other.img");
     place.run(&["mkfs", "-q", "--size", "16M", &other]).fine();

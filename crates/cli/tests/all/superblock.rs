@@ -65,11 +65,11 @@ fn mkfs_makes_the_rings_as_large_as_it_is_told() {
     ok(&["mkfs", "--size", "64M", "--log-size", "512k", "--journal-size", "2M", &image]);
     let info: serde_json::Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
     assert_eq!(
-        (&info["log_bytes"], &info["journal_bytes"]),
+        (&info["log_ring_bytes"], &info["journal_ring_bytes"]),
         (&(512 << 10).into(), &(2 << 20).into())
     );
     let (status, said) = code(&["mkfs", "--force", "--log-size", "100k", &image]);
-    assert!(status == Some(1) && said.contains("too small"), "{status:?} {said}");
+    assert!(status == Some(1) && said.contains("at least 256 KiB"), "{status:?} {said}");
 }
 
 /// A volume that holds `/file`, and was closed.

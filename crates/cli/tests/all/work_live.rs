@@ -101,7 +101,7 @@ created     new
     let said = place.run(&["diff", "-q", dir, "@a"]);
     assert_eq!((said.code, &said.out[..], &said.err[..]), (1, "", ""));
     place.run(&["diff", &at(dir), dir, dir]).fails(2, "three are named");
-    place.run(&["diff", dir, "@b"]).fails(2, "there is no `b`");
+    place.run(&["diff", dir, "@b"]).fails(2, "there is no snapshot `b`");
     let shown = format!("{dir}:main@SNAPSHOT, or {dir}:main @SNAPSHOT");
     place.run(&["diff", &format!("{dir}:main")]).fails(2, &shown);
     place.run(&["diff", &place.path(""), "@a"]).fails(2, "is not a mounted Holdfast volume");

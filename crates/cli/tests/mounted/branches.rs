@@ -11,10 +11,11 @@ use holdfast_script::{Answer, BranchOp, Errno, TreeName};
 use super::{HOLDFAST, Mounted};
 
 /// What the program says when it refuses, and what the model answers then.
-const REFUSALS: [(&str, Errno); 10] = [
+const REFUSALS: [(&str, Errno); 11] = [
     ("exists already", Errno::EEXIST),
     ("there is no `", Errno::ENOENT),
     ("there is no branch `", Errno::ENOENT),
+    ("there is no snapshot `", Errno::ENOENT),
     ("is held", Errno::EBUSY),
     ("has forks", Errno::EBUSY),
     ("cannot be deleted", Errno::EBUSY),

@@ -63,5 +63,5 @@ pub(super) fn keep_name(path: &Path) {
 }
 
 pub(super) fn too_small(bytes: u64) -> String {
-    format!("is too small ({bytes} bytes; at least {SMALLEST} are needed)")
+    format!("is too small for a volume ({bytes} bytes; at least {SMALLEST} are needed)")
 }

@@ -208,7 +208,7 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
     assert!(say(Path::new("/dev/null")).contains("neither a file nor a block device"));
     let small = dir.path().join("small");
     std::fs::write(&small, [1; 100]).unwrap();
-    assert!(say(&small).contains("too small (100 bytes"));
+    assert!(say(&small).contains("too small for a volume (100 bytes"));
     let refusal = FileDevice::create(&small, 10).unwrap_err();
     assert!(refusal.to_string().contains("too small"));
     let large = dir.path().join("large");

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use holdfast_base::show;
 use holdfast_store::{Store, StoreError};
 
 use crate::core::Core;
 use crate::gate::Closed;
 use crate::volume::Volume;
+use crate::which::name_of;
 use crate::*;
 
 /// No change of the branch is under way, and none begins.
@@ -47,10 +49,15 @@ impl Core {
     }
 
     pub(crate) fn expect_writable(&self) -> Result<()> {
-        match self.options.read_only {
-            true => Err(StoreError::ReadOnly.into()),
-            false => Ok(()),
+        if !self.options.read_only {
+            return Ok(());
         }
+        let item = self.store.store().tree(self.store.number());
+        Err(match item {
+            Ok(item) => FsError::OpenReadOnly(show::name(&name_of(item))),
+            // Damage is met elsewhere, and told there.
+            Err(_) => StoreError::ReadOnly.into(),
+        })
     }
 }
 

@@ -81,8 +81,7 @@ impl Keeper {
                 // One without a name was deleted meanwhile.
                 of if of.kind == TreeKind::Snapshot && !of.name.is_empty() => Ok(number),
                 _ => {
-                    Err(StoreError::Lineage(LineageError::NotFound(format!("number {number}")))
-                        .into())
+                    Err(StoreError::Lineage(LineageError::Gone(format!("number {number}"))).into())
                 }
             }
         });

@@ -14,7 +14,7 @@ use super::remove::same_directory;
 use super::tree::Tree;
 use crate::branches::Name;
 use crate::mode::Mode;
-use crate::outcome::{Failure, Outcome, sentence};
+use crate::outcome::{Failure, Outcome, sentence, words_of_volume};
 
 /// What is to be done in a branch.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -86,7 +86,7 @@ pub(super) fn run(
     let mut done = |path: &Path, done: io::Result<()>| {
         if let Err(error) = done {
             failures = failures.saturating_add(1);
-            ends.note(&sentence(format!("{volume}:{}", path.display()), &error));
+            ends.note(&format!("{volume}:{}: {}", path.display(), words_of_volume(&error)));
         }
     };
     let mut ended = Ok(());

@@ -7,7 +7,7 @@ use crate::branches::Name;
 use crate::outcome::{Context, Failure};
 
 /// A branch as it is now, or a snapshot of it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Tree {
     /// It is what is mounted there, or of the branch that is. Of a volume at rest, and once a daemon has looked: none.
     pub at: Option<At>,

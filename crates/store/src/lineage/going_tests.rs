@@ -72,7 +72,10 @@ fn is_sound(device: &Arc<dyn Device>) {
 }
 
 pub(super) fn is_gone<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
-    assert!(matches!(answer, Err(StoreError::Lineage(LineageError::NotFound(_)))), "{answer:?}");
+    use LineageError::{Gone, NoBranch, NoSnapshot};
+    let Err(StoreError::Lineage(NoBranch(_) | NoSnapshot(_) | Gone(_))) = answer else {
+        panic!("{answer:?}");
+    };
 }
 
 /// With the first step nothing is seen of the branch and its snapshots, in this life and in the next one, and nothing can be made of

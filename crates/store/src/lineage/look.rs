@@ -83,7 +83,11 @@ impl Inner {
             }
             looked => looked?.0,
         };
-        found.ok_or_else(|| LineageError::NotFound(super::plan::shown(name)).into())
+        found.ok_or_else(|| {
+            let name = super::plan::shown(name);
+            let missing = if of == 0 { LineageError::NoBranch } else { LineageError::NoSnapshot };
+            missing(name).into()
+        })
     }
 
     /// Whether the space tree does not read, of a volume that is open to be read: `main` is there, as the superblock has its root.

@@ -153,7 +153,7 @@ impl<'a> Plan<'a> {
         match self.tree(number)? {
             Some(item) if item.kind != TreeKind::Going => Ok(item),
             None if number == MAIN => Ok(TreeItem::first()),
-            _ => refuse(LineageError::NotFound(format!("number {number}"))),
+            _ => refuse(LineageError::Gone(format!("number {number}"))),
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Plan<'a> {
     fn snapshot(&self, number: u64) -> PlanResult<TreeItem> {
         let item = self.item(number)?;
         let is_there = item.kind == TreeKind::Snapshot && !self.is_deleted(number)?;
-        if is_there { Ok(item) } else { refuse(LineageError::NotFound(shown(&item.name))) }
+        if is_there { Ok(item) } else { refuse(LineageError::NoSnapshot(shown(&item.name))) }
     }
 
     fn branch(&self, number: u64) -> PlanResult<TreeItem> {

@@ -208,7 +208,7 @@ fn a_handle_of_a_deleted_branch_is_refused() {
     put(&branch, 20, need).unwrap();
     store.delete_branch(fork, now()).unwrap();
     let refused = put(&branch, 21, need);
-    assert!(matches!(refused, Err(StoreError::Lineage(LineageError::NotFound(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Lineage(LineageError::Gone(_)))), "{refused:?}");
     while store.work_off_deletions(100).unwrap() {}
     assert!(put(&branch, 21, need).is_err());
     store.checkpoint().unwrap();

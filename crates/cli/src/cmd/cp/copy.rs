@@ -13,7 +13,7 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, Progres
 
 use super::endpoint::{At, Copied, Directory, Endpoint, Failed, Reading, Writing};
 use crate::host_tree::{self, EntryStat, Id};
-use crate::outcome::{plain_words, sentence};
+use crate::outcome::{plain_words, sentence, words_of_volume};
 
 /// What the arguments ask for.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,10 @@ impl Copier {
     pub(super) fn tell(&mut self, done: Result<(), Failed>) {
         if let Err(Failed { what, error }) = done {
             self.failures += 1;
-            let sentence = sentence(what, &error);
+            let sentence = match &what {
+                Endpoint::Volume(..) => format!("{what}: {}", words_of_volume(&error)),
+                Endpoint::Host(_) => sentence(what, &error),
+            };
             self.progress.suspend(|| crate::outcome::complain(&sentence));
         }
     }

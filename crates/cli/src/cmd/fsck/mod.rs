@@ -33,6 +33,9 @@ const USAGE: u8 = 16;
 
 /// Check a volume.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes are those of fsck(8): 0 nothing is wrong, 1 all that was is repaired, 4 something is
+left, 8 it could not be done, 16 usage.")]
 pub(crate) struct Args {
     /// Take no lock and change nothing; of what is wrong, say what -y would do and what would be lost by it. Works on a mounted volume, where
     /// what is just being written may look wrong.

@@ -66,6 +66,7 @@ impl From<FsError> for Refusal {
         let has_diverged = matches!(error, FsError::Diverged(_));
         let why = match &error {
             FsError::InUse(name) => format!("`{name}` is mounted or in use; unmount it first"),
+            FsError::OpenReadOnly(name) => format!("`{name}` is mounted read-only"),
             error => error.to_string(),
         };
         Refusal { why, errno: Some(error.errno()), has_diverged }

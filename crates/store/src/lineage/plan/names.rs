@@ -132,7 +132,7 @@ impl Plan<'_> {
     pub(in crate::lineage) fn rename(&mut self, number: u64, name: &[u8]) -> PlanResult<u64> {
         let mut item = self.item(number)?;
         if self.is_deleted(number)? {
-            return refuse(LineageError::NotFound(shown(&item.name)));
+            return refuse(LineageError::Gone(shown(&item.name)));
         }
         if item.name == name {
             return Ok(number);
