@@ -7,7 +7,7 @@ use holdfast_daemon::dispatch::Located;
 use holdfast_service::work::diff::{DiffFormat, TROUBLE};
 use holdfast_service::work::{Tree, Work};
 
-use crate::branches::{TreeLocation, place};
+use crate::branches::{Origin, TreeLocation, place};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::pipes::out;
 use crate::target::holds_volume;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, short, conflicts_with_all = ["json", "null", "quiet"])]
     patch: bool,
     /// Print one JSON object a line, for programs, in no order that means anything. A path that is not UTF-8 has its odd bytes
-    /// replaced in `path` and all of them in hexadecimal in `path_bytes`.
+    /// replaced in `path` and all of them in hexadecimal in `path_hex`.
     #[arg(long, conflicts_with_all = ["null", "quiet"])]
     json: bool,
     /// End each word and path with a zero byte, for programs: what became of it, the old path if it was renamed, the path.
@@ -116,12 +116,13 @@ fn trees(
     std::fs::metadata(&place.path).context(place.path.display())?;
     let located = place.located()?;
     let first = located.tree();
-    let other = |text: &OsStr| tree(&located, &first, text);
-    let is_tree = place.snapshot.is_some()
-        || b.is_none() && a.is_some_and(|text| place_in(&located, text).is_some());
+    let operand = |text| operand(&located, text);
+    let [a, b] = [a.map(operand).transpose()?, b.map(operand).transpose()?];
+    let is_tree = place.snapshot.is_some() || b.is_none() && matches!(a, Some(Operand::Place(_)));
+    let now = Tree { snapshot: None, ..first.clone() };
     let (old, new) = match (is_tree, a, b) {
-        (false, Some(a), b) => (other(a)?, b.map(other).transpose()?),
-        (true, a, None) => (first.clone(), a.map(other).transpose()?),
+        (false, Some(a), b) => (a.tree(&first), b.map_or(now, |b| b.tree(&first))),
+        (true, a, None) => (first.clone(), a.map_or(now, |a| a.tree(&first))),
         (true, _, Some(_)) => {
             return Err(Failure::plain("two trees are compared, and three are named"));
         }
@@ -131,32 +132,39 @@ fn trees(
             return Err(Failure::plain(why));
         }
     };
-    let now = || Tree { snapshot: None, ..first.clone() };
-    let new = new.unwrap_or_else(now);
     Ok((located, old, new))
 }
 
-/// The place in this volume that a text means, if it does.
-fn place_in(located: &Located, text: &OsStr) -> Option<Located> {
-    // Of the first place, wherever this command is called.
-    if text.as_encoded_bytes().starts_with(b"@") {
-        return None;
-    }
-    let place = TreeLocation::parse(text);
-    let other = place.path.exists().then(|| place.located().ok()).flatten();
-    other.filter(|other| located.has(other))
+/// What a text means.
+enum Operand {
+    /// A place in this volume.
+    Place(Tree),
+    /// What is said beside the first tree.
+    Beside(Origin),
 }
 
-/// What a text means: a place in this volume, or what is said beside the first tree.
-fn tree(located: &Located, first: &Tree, text: &OsStr) -> Result<Tree, Failure> {
-    if let Some(place) = place_in(located, text) {
-        return Ok(place.tree());
+impl Operand {
+    fn tree(self, first: &Tree) -> Tree {
+        match self {
+            Operand::Place(tree) => tree,
+            Operand::Beside(origin) => origin.beside(first),
+        }
     }
-    // A name of a branch that is a file as well means the branch.
-    let other = TreeLocation::parse(text);
-    if (other.branch.is_some() || other.snapshot.is_some()) && holds_volume(&other.path) {
-        return Err(Failure::plain(format!("{other}: only trees of one volume are compared")));
+}
+
+fn operand(located: &Located, text: &OsStr) -> Result<Operand, Failure> {
+    // A snapshot alone is of the first place, wherever this command is called.
+    if !text.as_encoded_bytes().starts_with(b"@") {
+        let place = TreeLocation::parse(text);
+        let other = place.path.exists().then(|| place.located().ok()).flatten();
+        if let Some(other) = other.filter(|other| located.has(other)) {
+            return Ok(Operand::Place(other.tree()));
+        }
+        // A name of a branch that is a file as well means the branch.
+        if (place.branch.is_some() || place.snapshot.is_some()) && holds_volume(&place.path) {
+            return Err(Failure::plain(format!("{place}: only trees of one volume are compared")));
+        }
     }
     let text = text.to_str().ok_or_else(|| Failure::plain("a name is not UTF-8"))?;
-    Ok(place::origin(text).map_err(Failure::plain)?.beside(first))
+    place::origin(text).map(Operand::Beside).map_err(Failure::plain)
 }

@@ -6,7 +6,7 @@ use holdfast_control::Snapshot;
 use holdfast_service::branches::by_time::Purpose;
 
 use crate::branches::{Ask, Name, SnapshotName, TreeLocation, arguments, show};
-use crate::outcome::{Outcome, each, printed};
+use crate::outcome::{Failure, Outcome, each, printed};
 
 /// Take, list, keep, delete snapshots of a branch, and go back to one.
 #[derive(Debug, clap::Args)]
@@ -172,9 +172,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         SnapshotCommand::List(args) => return list(args),
         SnapshotCommand::Show(args) => return show(args),
         SnapshotCommand::Delete(Delete { place, names }) => {
-            return each(names, |name| {
-                let (place, name) = (place.of(name)?, (&name.name).into());
-                let branch = place.which();
+            // None is deleted if one is of another branch than the place.
+            let of = |name: &SnapshotName| Ok((place.of(name)?, name.name.clone()));
+            let all = names.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
+            return each(&all, |(place, name)| {
+                let (name, branch) = (name.into(), place.which());
                 place.done(&Ask::DeleteSnapshot { branch, name, number: None }).map(drop)
             });
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_daemon::client::{self, Parted};
+use holdfast_daemon::dispatch::not_mounted;
 use holdfast_daemon::hung;
 use holdfast_daemon::mounts::{self, Mount, namespaces, orphan, processes};
 use rustix::io::Errno;
@@ -39,6 +40,9 @@ const PAUSE_MS: u64 = 20;
 
 /// Unmount a volume and wait until everything is written.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit code: 0 it is unmounted, and all is durable; 1 usage; 32 it has failed."
+)]
 pub(crate) struct Args {
     /// Take the mount away now, do not wait, and let programs that still have files open finish.
     #[arg(long, short)]
@@ -108,6 +112,9 @@ pub(crate) fn take_away(dir: &Path, how: UnmountMode, limit: Duration) -> Outcom
     if none && how != UnmountMode::IfDead {
         if let Err(error) = std::fs::symlink_metadata(dir) {
             return Err(error).context(dir.display()).map_err(|failure| failure.with_code(FAILED));
+        }
+        if dir.is_dir() {
+            return Err(not_mounted(dir).with_code(FAILED));
         }
         let sentence = format!("{} is not a mounted Holdfast volume", dir.display());
         return Err(Failure::new(FAILED, sentence));

@@ -20,6 +20,7 @@ mod host;
 mod json;
 mod limits;
 mod many_mounts_beside;
+mod messages;
 mod metrics;
 mod mkfs;
 mod not_whole;

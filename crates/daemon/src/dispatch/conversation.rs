@@ -28,6 +28,8 @@ struct Came {
     read: usize,
     /// How the work has ended.
     ended: Option<Outcome>,
+    /// Why it has failed was an answer already.
+    is_told: bool,
 }
 
 impl Conversation {
@@ -100,7 +102,10 @@ impl Conversation {
         let mut rest = Answers { stream, note: self.note, came: &mut self.came };
         let is_over = rest.came.ended.is_some() || io::copy(&mut rest, &mut io::sink()).is_ok();
         match &self.came.ended {
-            Some(Err(failure)) if is_over => io::Error::other(failure.sentence.clone()),
+            Some(Err(failure)) if is_over => {
+                self.came.is_told = true;
+                io::Error::other(failure.sentence.clone())
+            }
             _ => error,
         }
     }
@@ -108,7 +113,7 @@ impl Conversation {
     /// Asks for no more, and waits until all is done.
     ///
     /// # Errors
-    /// It is not durable; or the daemon has ended before. Without a sentence: its notes have said why the exit code is not 0.
+    /// It is not durable; or the daemon has ended before. Without a sentence: its notes or answers have said why the exit code is not 0.
     pub fn end(mut self) -> Result<(), Failure> {
         let stream = &self.daemon.stream;
         let said = (&*stream).write_all(&frames::frame(Kind::EndOfInput, &[]));
@@ -117,6 +122,7 @@ impl Conversation {
         let _ = stream.shutdown(Shutdown::Both);
         match self.came.ended.take() {
             Some(Ok(code @ 1..)) => Err(Failure::new(code, "")),
+            Some(Err(failure)) if self.came.is_told => Err(Failure::new(failure.code, "")),
             Some(outcome) => outcome.map(drop),
             None => {
                 let error = said.err().or(read.err());

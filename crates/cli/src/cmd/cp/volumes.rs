@@ -11,8 +11,8 @@ use std::rc::Rc;
 use holdfast::Volume;
 use holdfast_control::Name;
 use holdfast_service::outcome::{NOT_WHOLE, not_whole};
-use holdfast_service::work::AtRest;
 use holdfast_service::work::files::{FileAccess, Files};
+use holdfast_service::work::{AtRest, Tree};
 
 use super::endpoint::{Door, Endpoint, Image};
 use crate::branches::TreeLocation;
@@ -34,8 +34,7 @@ pub(super) struct Volumes {
 #[derive(PartialEq, Eq)]
 struct Asked {
     real: PathBuf,
-    branch: Option<Name>,
-    snapshot: Option<Name>,
+    tree: Tree,
     writes: bool,
 }
 
@@ -67,8 +66,12 @@ impl Volumes {
     fn open(&mut self, place: &TreeLocation, read_only: bool) -> Result<Rc<Image>, Failure> {
         let located = place.located()?;
         let real = located.image().canonicalize().context(place.path.display())?;
-        let (branch, snapshot) = (place.branch.clone(), place.snapshot.clone());
-        let asked = Asked { real: real.clone(), branch, snapshot, writes: !read_only };
+        // Where no branch is named, the one that is mounted there is meant.
+        let tree = match place.branch {
+            Some(_) => Tree { at: None, ..located.tree() },
+            None => located.tree(),
+        };
+        let asked = Asked { real: real.clone(), tree, writes: !read_only };
         if let Some((_, image)) = self.images.iter().find(|(of, _)| *of == asked) {
             return Ok(Rc::clone(image));
         }
@@ -77,18 +80,24 @@ impl Volumes {
             true => None,
             false => located.converse(what.clone())?,
         };
-        let mut branch = place.branch.as_ref().map_or(b"main".to_vec(), |name| name.0.clone());
+        let [mut branch, snapshot] = located.names();
         let door = match daemon {
             Some(daemon) => Door::Daemon(daemon),
             None => {
                 let (volume, name) = (self.at_rest(&real, place, read_only)?, place.to_string());
-                branch = what.tree.branch(volume, &name)?.name().into();
+                branch = Some(Name(what.tree.branch(volume, &name)?.name().into()));
                 let heads = AtRest { volume, name: &name };
                 Door::Here(Box::new(Files::of(volume, &heads, &name, &what)?))
             }
         };
-        let snapshot = place.snapshot.as_ref().map(Name::bytes);
-        let id = id(&(&real, branch, snapshot));
+        let id = match (&branch, &asked.tree.at) {
+            // The mount alone is known.
+            (None, Some(at)) => id(&(&real, &at.device)),
+            (branch, _) => {
+                let branch = branch.as_ref().map_or(&b"main"[..], Name::bytes);
+                id(&(&real, branch, snapshot.as_ref().map(Name::bytes)))
+            }
+        };
         let image = Rc::new(Image { name: place.to_string(), id, door: RefCell::new(door) });
         self.images.push((asked, Rc::clone(&image)));
         Ok(image)
