@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
         W: FnMut() -> io::Result<Option<u64>> + Send,
     {
         let workers = (0..jobs)
-            .map(|job| make(job).map(|worker| parking_lot::Mutex::new(Some(worker))))
+            .map(|job| make(job).map(|worker| holdfast_locks::Mutex::new(Some(worker))))
             .collect::<io::Result<Vec<_>>>()?;
         self.host.quiesce()?;
         let (ready, go) = (Barrier::new(jobs as usize + 1), Barrier::new(jobs as usize + 1));

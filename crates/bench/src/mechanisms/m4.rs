@@ -13,7 +13,7 @@ use std::time::Duration;
 use holdfast::{Batching, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
 use holdfast_device::{Device, DeviceError, forward};
-use parking_lot::{Condvar, Mutex};
+use holdfast_locks::{Condvar, Mutex};
 
 use super::compare::{
     Better, Both, Comparison, Line, NODE, Pair, Ready, Volumes, Wanted, in_rounds,
