@@ -35,7 +35,7 @@ BUILT_BY := $(if $(filter 1,$(PROFILED)),profiled,$(if $(filter 1,$(STATIC)),sta
 # Of the same version, and for this machine: writes manual pages and completions where PROGRAM is for another one.
 RUNS_HERE ?= $(PROGRAM)
 
-.PHONY: run stop test prove build dev static profiled docs book golden install install-lib uninstall where packages
+.PHONY: run stop test prove build dev locks static profiled docs book golden install install-lib uninstall where packages
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -69,6 +69,10 @@ build:
 # which would then have what only this one needs.
 dev:
 	$(CARGO) build --release --locked -p holdfast-dev
+
+# The same with locks that count how they are used, for `holdfast-dev bench locks`: target/locks/release/holdfast-dev.
+locks:
+	$(CARGO) build --release --locked -p holdfast-dev --features locks --target-dir $(TARGET_DIR)/locks
 
 # The program in one file that needs no other, not even a C library: for any Linux of this processor, rescue systems
 # and containers. `make install STATIC=1` installs it. The linker is the one that comes with Rust, if it does: it knows all processors.

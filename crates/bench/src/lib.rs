@@ -9,6 +9,7 @@
 
 pub mod files;
 pub mod library;
+pub mod locks;
 pub mod mechanisms;
 pub mod ops;
 pub mod peers;

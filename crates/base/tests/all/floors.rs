@@ -150,22 +150,27 @@ fn the_alarm_rings() {
 /// into `holdfast-dev`.
 #[test]
 fn the_shipped_program_has_nothing_in_it_that_only_its_makers_need() {
-    let tree = |package: &str| {
+    let tree = |package: &str, features: &[&str]| {
         let output = Command::new(env!("CARGO"))
             .args(["tree", "--offline", "-p", package, "-e", "normal,features", "--prefix", "none"])
+            .args(features)
             .current_dir(workspace())
             .output()
             .expect("cargo runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("cargo prints text")
     };
-    let (shipped, dev) = (tree("holdfast-cli"), tree("holdfast-dev"));
+    let (shipped, dev) = (tree("holdfast-cli", &[]), tree("holdfast-dev", &[]));
     let unwanted =
         ["holdfast-bench ", "holdfast-sim ", "holdfast-script ", "rusqlite ", "feature \"before\""];
     for what in unwanted {
         assert!(dev.contains(what), "it would not be seen: {what}");
         assert!(!shipped.contains(what), "holdfast has {what}");
     }
+    // Not even that of its makers, unless `make locks` asks for it.
+    let counted = "holdfast-locks feature \"counted\"";
+    assert!(tree("holdfast-dev", &["--features", "locks"]).contains(counted));
+    assert!(!shipped.contains(counted) && !dev.contains(counted), "locks count unasked");
 }
 
 /// The mutants of `holdfast_base::mutants` must never come into a program for users: the feature is off

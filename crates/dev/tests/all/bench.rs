@@ -80,6 +80,18 @@ fn scaling_has_a_table_with_exponents_for_each_dimension() {
 }
 
 #[test]
+fn locks_that_do_not_count_are_not_measured() {
+    let place = TestMount::new();
+    let said = place.run(&["bench", "locks", "--threads", "1,2", "--ops", "10"]);
+    if holdfast_bench::locks::COUNTED {
+        let said = said.fine();
+        assert!(said.contains("Serial part: ") && said.contains("Locks of: create"), "{said}");
+    } else {
+        said.fails(1, "`make locks` builds one");
+    }
+}
+
+#[test]
 fn the_library_is_measured_beside_the_bare_device() {
     let place = TestMount::new();
     let (json, file) = (place.path("l.json"), place.path("volume"));

@@ -6,6 +6,7 @@
 mod bed;
 mod dir;
 mod library;
+mod locks;
 mod mechanisms;
 mod ops;
 pub(crate) mod output;
@@ -31,6 +32,7 @@ pub(crate) struct Args {
 enum Benchmark {
     Mechanisms(mechanisms::Args),
     Scaling(scaling::Args),
+    Locks(locks::Args),
     #[command(hide = true)]
     Tracking(tracking::Args),
     Render(render::Args),
@@ -44,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => library::run(&args.library),
         Some(Benchmark::Mechanisms(args)) => mechanisms::run(args),
         Some(Benchmark::Scaling(args)) => scaling::run(args),
+        Some(Benchmark::Locks(args)) => locks::run(args),
         Some(Benchmark::Tracking(args)) => tracking::run(args),
         Some(Benchmark::Render(args)) => render::run(args),
         Some(Benchmark::Ops(args)) => ops::run(args),
