@@ -1,6 +1,7 @@
 //! The options of `mount -o`: what was asked for, and what that is for the engine and the kernel. `table` has every word.
 
 mod engine;
+mod given;
 mod help;
 mod kernel;
 mod set;

@@ -8,7 +8,7 @@ use holdfast_fuse::{Owners, SLOW_FSYNC, Squash, Transport};
 use holdfast_service::{mode, owner};
 
 use super::DaemonOptions;
-use super::set::Given;
+use super::given::Given;
 
 /// Seconds of `commit=` where nothing is said.
 const COMMIT_DEFAULT: u32 = 5;
