@@ -6,7 +6,7 @@
 //!
 //! For the prediction two threads do each operation one after the other, and every acquisition and release is
 //! remembered. A lock that both have taken is one that all threads share; all others are of one thread or
-//! one file. These traces are replayed with more threads ([`simulation`]).
+//! one file. These traces are replayed with more threads (`simulation.rs`).
 
 mod report;
 mod simulation;
@@ -94,11 +94,10 @@ mod tests {
             let cell = |key| sections[0].table.cell(operation.title(), key).and_then(Cell::median);
             assert!(cell("time-1").unwrap() > 0.0 && cell("gain-2").unwrap() > 0.0);
             let predicted = cell("predicted-32").unwrap();
-            if COUNTED {
-                assert!((0.5..32.5).contains(&predicted), "{predicted}");
-            } else {
-                assert_eq!((predicted, cell("serial")), (32.0, None), "nothing is shared");
-            }
+            // Threads have done different operations when the simulation ends, of which few were traced.
+            let least = if COUNTED { 0.5 } else { 31.0 };
+            assert!((least..33.0).contains(&predicted), "{predicted}");
+            assert_eq!(cell("serial").is_some(), COUNTED);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_locks::counted::{Class, Cost, Counts};
+use holdfast_locks::counted::{CountingCost, LockClass, LockCounts};
 
 use super::Scale;
 use super::simulation::speed_up;
@@ -35,13 +35,13 @@ impl Measured {
 }
 
 /// All sections.
-pub(super) fn sections(scale: &Scale, all: &[Measured], cost: &Cost) -> Vec<Section> {
+pub(super) fn sections(scale: &Scale, all: &[Measured], cost: &CountingCost) -> Vec<Section> {
     let mut sections = vec![summary(scale, all, cost)];
     sections.extend(all.iter().map(|measured| of_operation(measured, cost)));
     sections
 }
 
-fn summary(scale: &Scale, all: &[Measured], cost: &Cost) -> Section {
+fn summary(scale: &Scale, all: &[Measured], cost: &CountingCost) -> Section {
     let mut table = Table::new("operation").column("time-1", "time", Unit::Nanoseconds);
     for threads in &scale.threads[1..] {
         let first = scale.threads[0];
@@ -94,7 +94,7 @@ struct Each {
 }
 
 impl Each {
-    fn of(counts: &Counts, count: u64, cost: &Cost) -> Each {
+    fn of(counts: &LockCounts, count: u64, cost: &CountingCost) -> Each {
         let count = count as f64;
         let counting = counts.taken as f64 * cost.held + counts.within as f64 * cost.all;
         Each {
@@ -108,7 +108,7 @@ impl Each {
 }
 
 /// The locks of one operation, those that are held longest in front.
-fn of_operation(measured: &Measured, cost: &Cost) -> Section {
+fn of_operation(measured: &Measured, cost: &CountingCost) -> Section {
     let Measured { operation, runs, traced, .. } = measured;
     let mut table = Table::new("lock").column("shared", "of", Unit::None);
     for Run { threads, .. } in runs {
@@ -122,7 +122,7 @@ fn of_operation(measured: &Measured, cost: &Cost) -> Section {
         }
     }
     let shared = traced.shared_classes();
-    let classes: BTreeSet<&Class> = runs.iter().flat_map(|run| run.classes.keys()).collect();
+    let classes: BTreeSet<&LockClass> = runs.iter().flat_map(|run| run.classes.keys()).collect();
     let mut rows = Vec::new();
     for class in classes {
         let each =
@@ -155,7 +155,7 @@ fn of_operation(measured: &Measured, cost: &Cost) -> Section {
 }
 
 /// What the table does not say.
-fn notes(measured: &Measured, cost: &Cost) -> Vec<String> {
+fn notes(measured: &Measured, cost: &CountingCost) -> Vec<String> {
     let Measured { operation, runs, traced, predicted } = measured;
     let nanos = |nanos| Unit::Nanoseconds.show(nanos);
     let mut notes = Vec::new();
@@ -164,7 +164,7 @@ fn notes(measured: &Measured, cost: &Cost) -> Vec<String> {
         notes.push(format!("Serial part: {} of {time}, {class}.", nanos(serial)));
     }
     for run in runs {
-        let mut sum = Counts::default();
+        let mut sum = LockCounts::default();
         run.classes.values().for_each(|counts| sum.add(counts));
         let each = Each::of(&sum, run.count, cost);
         notes.push(format!(
@@ -200,13 +200,13 @@ mod tests {
     use crate::locks::simulation::Step;
     use std::collections::BTreeMap;
 
-    fn class(line: u32) -> Class {
-        Class { file: "crates/store/src/open.rs", line, guards: "store::Tree" }
+    fn class(line: u32) -> LockClass {
+        LockClass { file: "crates/store/src/open.rs", line, guards: "store::Tree" }
     }
 
     #[test]
     fn times_are_of_each_operation_and_without_counting() {
-        let counts = Counts {
+        let counts = LockCounts {
             taken: 20,
             contended: 5,
             held: 3_000,
@@ -214,9 +214,9 @@ mod tests {
             paused: 100,
             conditions: 1,
             within: 10,
-            ..Counts::default()
+            ..LockCounts::default()
         };
-        let few = Counts { taken: 1, held: 9_000, ..Counts::default() };
+        let few = LockCounts { taken: 1, held: 9_000, ..LockCounts::default() };
         let run = |threads| Run {
             threads,
             count: 1_000,
@@ -234,7 +234,7 @@ mod tests {
         };
         let measured = Measured::new(Operation::Create, vec![run(1), run(2)], traced);
         let scale = Scale { threads: vec![1, 2], ops: 1_000 };
-        let sections = sections(&scale, &[measured], &Cost { all: 60.0, held: 40.0 });
+        let sections = sections(&scale, &[measured], &CountingCost { all: 60.0, held: 40.0 });
         let all = |key| sections[0].table.cell("create 4 KiB", key).and_then(Cell::median);
         let found = ["time-1", "gain-2", "sleeps-2", "predicted-8", "serial"].map(all);
         assert_eq!(found, [Some(900.0), Some(2.0), Some(0.25), Some(8.0), None]);

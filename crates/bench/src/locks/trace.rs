@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_locks::counted::{Class, Cost, Event, Lock, Way};
+use holdfast_locks::counted::{CountingCost, Lock, LockClass, LockEvent, Way};
 
 use super::simulation::{Step, Steps};
 use crate::counts::median;
@@ -26,23 +26,23 @@ pub(super) struct Traced {
 
 impl Traced {
     /// Classes of which both threads took the same lock.
-    pub(super) fn shared_classes(&self) -> BTreeSet<Class> {
+    pub(super) fn shared_classes(&self) -> BTreeSet<LockClass> {
         self.shared.iter().map(|lock| lock.class()).collect()
     }
 }
 
 /// The locks that a thread took.
-fn locks(trace: &[Event]) -> BTreeSet<Lock> {
-    let lock = |event: &Event| match event {
-        Event::Took { lock, .. } => Some(*lock),
-        Event::Mark { .. } | Event::Gave { .. } => None,
+fn locks(trace: &[LockEvent]) -> BTreeSet<Lock> {
+    let lock = |event: &LockEvent| match event {
+        LockEvent::Took { lock, .. } => Some(*lock),
+        LockEvent::Mark { .. } | LockEvent::Gave { .. } => None,
     };
     trace.iter().filter_map(lock).collect()
 }
 
 /// Reads the traces of two threads, in each of which a mark stands before each operation and behind the last one. `cost` is
 /// that of an acquisition.
-pub(super) fn read(traces: &[Vec<Event>], cost: &Cost) -> Traced {
+pub(super) fn read(traces: &[Vec<LockEvent>], cost: &CountingCost) -> Traced {
     let sets: Vec<_> = traces.iter().map(|trace| locks(trace)).collect();
     let shared: Vec<Lock> = match &sets[..] {
         [one, other] => one.intersection(other).copied().collect(),
@@ -50,7 +50,7 @@ pub(super) fn read(traces: &[Vec<Event>], cost: &Cost) -> Traced {
     };
     let numbers: BTreeMap<Lock, usize> =
         shared.iter().enumerate().map(|(number, lock)| (*lock, number)).collect();
-    let is_mark = |event: &Event| matches!(event, Event::Mark { .. });
+    let is_mark = |event: &LockEvent| matches!(event, LockEvent::Mark { .. });
     let mut operations = Vec::new();
     for trace in traces {
         let marks: Vec<usize> =
@@ -76,7 +76,7 @@ pub(super) fn read(traces: &[Vec<Event>], cost: &Cost) -> Traced {
 
 /// The steps of one operation, from its mark to the next one. What counting takes is subtracted; locks that are not
 /// shared, and the second hold of one that the thread has, are no steps.
-fn steps(events: &[Event], numbers: &BTreeMap<Lock, usize>, cost: &Cost) -> Steps {
+fn steps(events: &[LockEvent], numbers: &BTreeMap<Lock, usize>, cost: &CountingCost) -> Steps {
     let mut steps = Steps::new();
     // Since when no event was, and how much of the time to the next one is the cost of counting.
     let (mut since, mut counting) = (None, 0.0);
@@ -91,16 +91,16 @@ fn steps(events: &[Event], numbers: &BTreeMap<Lock, usize>, cost: &Cost) -> Step
     };
     for event in events {
         let (begin, end) = match *event {
-            Event::Mark { at } | Event::Gave { at, .. } => (at, at),
-            Event::Took { asked, got, .. } => (asked, got),
+            LockEvent::Mark { at } | LockEvent::Gave { at, .. } => (at, at),
+            LockEvent::Took { asked, got, .. } => (asked, got),
         };
         if let Some(since) = since.replace(end) {
             work += begin.saturating_sub(since) as f64 - counting;
         }
         counting = cost.all - cost.held;
         match *event {
-            Event::Mark { .. } => {}
-            Event::Took { lock, shared, way, .. } => {
+            LockEvent::Mark { .. } => {}
+            LockEvent::Took { lock, shared, way, .. } => {
                 counting = cost.held;
                 if way == Way::Again {
                     // A wait for what no thread here does.
@@ -114,7 +114,7 @@ fn steps(events: &[Event], numbers: &BTreeMap<Lock, usize>, cost: &Cost) -> Step
                     steps.push(Step::Take { lock, shared, tries: way == Way::Trying });
                 }
             }
-            Event::Gave { lock, .. } => {
+            LockEvent::Gave { lock, .. } => {
                 let Some(&lock) = numbers.get(&lock) else { continue };
                 let Some(depth) = depths.get_mut(&lock).filter(|depth| **depth > 0) else {
                     continue;
@@ -164,10 +164,10 @@ mod tests {
     use super::*;
     use holdfast_locks::counted::{Mutex, RwLock, mark, trace, traced};
 
-    const FREE: Cost = Cost { all: 0.0, held: 0.0 };
+    const FREE: CountingCost = CountingCost { all: 0.0, held: 0.0 };
 
     /// What a thread does with a lock of its own and one of all, twice.
-    fn worked(all: &Mutex<u8>, read: &RwLock<u8>) -> Vec<Event> {
+    fn worked(all: &Mutex<u8>, read: &RwLock<u16>) -> Vec<LockEvent> {
         let own = Mutex::new(0_u8);
         trace(64);
         for _ in 0..2 {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn shared_locks_become_steps_and_others_work() {
-        let (all, read) = (Mutex::new(0_u8), RwLock::new(0_u8));
+        let (all, read) = (Mutex::new(0_u8), RwLock::new(0_u16));
         let traces = [worked(&all, &read), worked(&all, &read)];
         let found = super::read(&traces, &FREE);
         assert_eq!((found.operations.len() + found.left_out, found.shared.len()), (4, 2));
@@ -214,12 +214,12 @@ mod tests {
     }
 
     /// An operation of 100 ns, of which the lock is held from 20 to 50.
-    fn operation(lock: Lock, begin: u64, shared: bool) -> [Event; 3] {
+    fn operation(lock: Lock, begin: u64, shared: bool) -> [LockEvent; 3] {
         let (asked, got) = (begin + 10, begin + 20);
         [
-            Event::Mark { at: begin },
-            Event::Took { lock, shared, way: Way::Waiting, asked, got },
-            Event::Gave { lock, at: begin + 50 },
+            LockEvent::Mark { at: begin },
+            LockEvent::Took { lock, shared, way: Way::Waiting, asked, got },
+            LockEvent::Gave { lock, at: begin + 50 },
         ]
     }
 
@@ -232,7 +232,7 @@ mod tests {
                 one.extend(operation(lock, number * 100, shared));
             }
             // One that was interrupted.
-            one.extend([Event::Mark { at: 2_000 }, Event::Mark { at: 9_000 }]);
+            one.extend([LockEvent::Mark { at: 2_000 }, LockEvent::Mark { at: 9_000 }]);
             let found = super::read(&[one.clone(), one.clone()], &FREE);
             // To wait is no work: the ten nanoseconds before the lock was had.
             assert_eq!((found.time, found.serial, found.left_out), (90.0, Some((lock, serial)), 2));
@@ -240,7 +240,7 @@ mod tests {
             let give = Step::Give { lock: 0 };
             let expected = [Step::Work(10), take, Step::Work(30), give, Step::Work(50)];
             assert_eq!(found.operations[0], expected);
-            let cost = Cost { all: 15.0, held: 5.0 };
+            let cost = CountingCost { all: 15.0, held: 5.0 };
             let found = super::read(&[one.clone(), one], &cost);
             assert_eq!(found.operations[0][..3], [take, Step::Work(25), give]);
         }

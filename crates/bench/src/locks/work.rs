@@ -6,7 +6,7 @@ use std::sync::Barrier;
 
 use holdfast::{Dir, File, Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
-use holdfast_locks::counted::{self, Class, Counts, Event};
+use holdfast_locks::counted::{self, LockClass, LockCounts, LockEvent};
 
 use crate::mechanisms::Devices;
 use crate::undo::interrupted;
@@ -155,7 +155,7 @@ pub(super) struct Run {
     pub(super) nanos: u64,
     /// Operations of all threads in a second.
     pub(super) rate: f64,
-    pub(super) classes: BTreeMap<Class, Counts>,
+    pub(super) classes: BTreeMap<LockClass, LockCounts>,
     /// How often the kernel has put one of them to sleep.
     pub(super) sleeps: u64,
 }
@@ -208,9 +208,9 @@ pub(super) fn trace(
     volume: &Volume,
     dirs: &[Dir],
     count: u64,
-) -> io::Result<Vec<Vec<Event>>> {
+) -> io::Result<Vec<Vec<LockEvent>>> {
     let workers = workers(operation, volume, dirs, count)?;
-    let trace = |worker: &Worker<'_>| -> io::Result<Vec<Event>> {
+    let trace = |worker: &Worker<'_>| -> io::Result<Vec<LockEvent>> {
         let mut into = vec![0; CHUNK];
         counted::trace((EVENTS * count) as usize);
         for number in 0..count {

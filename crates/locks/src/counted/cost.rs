@@ -11,7 +11,7 @@ const ROUNDS: u64 = 10;
 
 /// Nanoseconds that an acquisition and its release take longer than without counting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct CountingCost {
     /// All of it.
     pub all: f64,
     /// The part that counts as time in which the lock is held.
@@ -20,7 +20,7 @@ pub struct Cost {
 
 /// Measures it on a mutex that no other thread has; `is_traced`: with a trace. Forgets what the calling thread has counted
 /// and traced.
-pub fn cost(is_traced: bool) -> Cost {
+pub fn cost(is_traced: bool) -> CountingCost {
     let (counted, plain) = (Mutex::new(0_u64), parking_lot::Mutex::new(0_u64));
     let mut least = [f64::INFINITY; 3];
     for _ in 0..ROUNDS {
@@ -41,5 +41,5 @@ pub fn cost(is_traced: bool) -> Cost {
     }
     drop(traced());
     let [with, held, without] = least;
-    Cost { all: (with - without).max(0.0), held: (held - without).max(0.0) }
+    CountingCost { all: (with - without).max(0.0), held: (held - without).max(0.0) }
 }

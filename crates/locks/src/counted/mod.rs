@@ -14,10 +14,10 @@ mod rwlock;
 mod seen;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
-pub use cost::{Cost, cost};
+pub use cost::{CountingCost, cost};
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{MappedRwLockReadGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use seen::{Class, Counts, Event, Lock, Way, mark, sleeps, take, trace, traced};
+pub use seen::{Lock, LockClass, LockCounts, LockEvent, Way, mark, sleeps, take, trace, traced};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ const NUMBER_BITS: u32 = 48;
 
 /// Locks that are made at one place and guard one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Class {
+pub struct LockClass {
     /// The source file that makes them, from the top of the workspace.
     pub file: &'static str,
     /// Its line.
@@ -24,7 +24,7 @@ pub struct Class {
     pub guards: &'static str,
 }
 
-impl Display for Class {
+impl Display for LockClass {
     /// `store/src/open.rs:200 Vec<Tree>`.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         // Where a function of the standard library makes it, the type has to tell them apart.
@@ -58,7 +58,7 @@ pub struct Lock(u64);
 
 impl Lock {
     /// What it is called.
-    pub fn class(self) -> Class {
+    pub fn class(self) -> LockClass {
         let classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
         classes[self.class_index()]
     }
@@ -81,7 +81,7 @@ pub enum Way {
 
 /// What a thread did, in nanoseconds of a clock of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LockEvent {
     /// See [`mark`].
     Mark {
         /// When.
@@ -111,7 +111,7 @@ pub enum Event {
 
 /// What a thread has counted of the locks of one class. Times are in nanoseconds, with what counting itself takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LockCounts {
     /// Acquisitions.
     pub taken: u64,
     /// Of these, such as others may have at the same time.
@@ -134,9 +134,9 @@ pub struct Counts {
     pub within: u64,
 }
 
-impl Counts {
+impl LockCounts {
     /// Adds what another thread has counted.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &LockCounts) {
         self.taken += other.taken;
         self.shared += other.shared;
         self.contended += other.contended;
@@ -151,17 +151,17 @@ impl Counts {
 }
 
 /// All classes so far; the upper bits of a lock are an index into it.
-static CLASSES: Mutex<Vec<Class>> = Mutex::new(Vec::new());
+static CLASSES: Mutex<Vec<LockClass>> = Mutex::new(Vec::new());
 /// The number of the next lock. 0 is none.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Default)]
 struct Seen {
     /// By the index of the class.
-    counts: Vec<Counts>,
+    counts: Vec<LockCounts>,
     /// Acquisitions of all classes.
     taken: u64,
-    trace: Option<Vec<Event>>,
+    trace: Option<Vec<LockEvent>>,
     /// Indices of classes by where a place and the name of a type are in memory.
     known: HashMap<(usize, usize), u64>,
 }
@@ -172,15 +172,15 @@ thread_local! {
 }
 
 impl Seen {
-    fn of(&mut self, lock: Lock) -> &mut Counts {
+    fn of(&mut self, lock: Lock) -> &mut LockCounts {
         let index = lock.class_index();
         if self.counts.len() <= index {
-            self.counts.resize(index + 1, Counts::default());
+            self.counts.resize(index + 1, LockCounts::default());
         }
         &mut self.counts[index]
     }
 
-    fn remember(&mut self, event: Event) {
+    fn remember(&mut self, event: LockEvent) {
         if let Some(trace) = &mut self.trace {
             trace.push(event);
         }
@@ -193,7 +193,7 @@ impl Seen {
 }
 
 fn index_of(made: &'static Location<'static>, guards: &'static str) -> u64 {
-    let class = Class { file: made.file(), line: made.line(), guards };
+    let class = LockClass { file: made.file(), line: made.line(), guards };
     let mut classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
     let known = classes.iter().position(|other| *other == class);
     let index = known.unwrap_or_else(|| {
@@ -209,11 +209,11 @@ fn with_seen<T: Default>(work: impl FnOnce(&mut Seen) -> T) -> T {
 }
 
 /// What the calling thread has counted since it began, or since the last call, by class.
-pub fn take() -> Vec<(Class, Counts)> {
+pub fn take() -> Vec<(LockClass, LockCounts)> {
     let counts = with_seen(|seen| std::mem::take(&mut seen.counts));
     let classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
     let all = classes.iter().copied().zip(counts);
-    all.filter(|(_, counts)| *counts != Counts::default()).collect()
+    all.filter(|(_, counts)| *counts != LockCounts::default()).collect()
 }
 
 /// From now on the calling thread remembers what it does, with room for so many events before memory is asked for.
@@ -222,14 +222,14 @@ pub fn trace(events: usize) {
 }
 
 /// What the calling thread did since [`trace`], which ends here.
-pub fn traced() -> Vec<Event> {
+pub fn traced() -> Vec<LockEvent> {
     with_seen(|seen| seen.trace.take()).unwrap_or_default()
 }
 
-/// Puts an [`Event::Mark`] into the trace of the calling thread, if there is one.
+/// Puts an [`LockEvent::Mark`] into the trace of the calling thread, if there is one.
 pub fn mark() {
     let at = now();
-    with_seen(|seen| seen.remember(Event::Mark { at }));
+    with_seen(|seen| seen.remember(LockEvent::Mark { at }));
 }
 
 /// How often the calling thread has slept until something was there that it waited for, by the kernel's count.
@@ -326,7 +326,7 @@ impl Hold {
                 *how_long += got.saturating_sub(asked);
             }
             seen.taken += 1;
-            seen.remember(Event::Took { lock, shared, way, asked, got });
+            seen.remember(LockEvent::Took { lock, shared, way, asked, got });
             seen.taken
         });
         Hold { lock, since: got, taken }
@@ -341,7 +341,7 @@ impl Drop for Hold {
             let counts = seen.of(self.lock);
             counts.held += at.saturating_sub(self.since);
             counts.within += within;
-            seen.remember(Event::Gave { lock: self.lock, at });
+            seen.remember(LockEvent::Gave { lock: self.lock, at });
         });
     }
 }
@@ -352,14 +352,14 @@ mod tests {
 
     #[test]
     fn names_are_short() {
-        let class = Class {
+        let class = LockClass {
             file: "crates/store/src/open.rs",
             line: 7,
             guards: "alloc::vec::Vec<(u64, &store::tree::Tree<store::Key>)>",
         };
         assert_eq!(class.to_string(), "store/src/open.rs:7 Vec<(u64, &Tree<Key>)>");
         let class =
-            Class { file: "/rustc/0123/library/alloc/src/sync.rs", line: 9, guards: "bool" };
+            LockClass { file: "/rustc/0123/library/alloc/src/sync.rs", line: 9, guards: "bool" };
         assert_eq!(class.to_string(), "alloc/src/sync.rs:9 bool");
         assert_eq!(without_paths("()"), "()");
         assert_eq!(without_paths(""), "");

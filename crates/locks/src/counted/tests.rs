@@ -5,18 +5,18 @@ use std::thread;
 use std::time::Duration;
 
 use super::{
-    Class, Condvar, Counts, Event, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    Way, cost, mark, sleeps, take, trace, traced,
+    Condvar, LockClass, LockCounts, LockEvent, Mutex, MutexGuard, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, Way, cost, mark, sleeps, take, trace, traced,
 };
 
 /// Longer than a thread tries before it sleeps.
 const LONG: Duration = Duration::from_millis(30);
 
 /// What this thread has counted of locks that guard a `T`.
-fn of<T>(seen: &[(Class, Counts)]) -> Counts {
+fn of<T>(seen: &[(LockClass, LockCounts)]) -> LockCounts {
     let name = std::any::type_name::<T>();
     let own = seen.iter().filter(|(class, _)| class.guards == name);
-    own.fold(Counts::default(), |mut sum, (_, counts)| {
+    own.fold(LockCounts::default(), |mut sum, (_, counts)| {
         sum.add(counts);
         sum
     })
@@ -162,8 +162,8 @@ fn a_trace_has_what_was_done_in_its_order() {
     let (mut at, mut locks, mut said) = (0, Vec::new(), String::new());
     for event in events {
         let (letter, lock, begin, end) = match event {
-            Event::Mark { at } => ('m', None, at, at),
-            Event::Took { lock, shared, way, asked, got } => {
+            LockEvent::Mark { at } => ('m', None, at, at),
+            LockEvent::Took { lock, shared, way, asked, got } => {
                 let letter = match (way, shared) {
                     (Way::Trying, _) => 't',
                     (_, true) => 'r',
@@ -171,7 +171,7 @@ fn a_trace_has_what_was_done_in_its_order() {
                 };
                 (letter, Some(lock), asked, got)
             }
-            Event::Gave { lock, at } => ('g', Some(lock), at, at),
+            LockEvent::Gave { lock, at } => ('g', Some(lock), at, at),
         };
         assert!(begin >= at && end >= begin, "{event:?}");
         at = end;
@@ -191,7 +191,7 @@ impl<T> Mutex<T> {
         trace(2);
         drop(self.lock());
         match traced()[0] {
-            Event::Took { lock, .. } => lock,
+            LockEvent::Took { lock, .. } => lock,
             event => panic!("{event:?}"),
         }
     }
