@@ -124,7 +124,8 @@ fn rate(operations: &[Steps], locks: usize, threads: usize) -> Option<f64> {
         done: 0,
     };
     (0..threads).for_each(|thread| simulation.wake(0, thread));
-    let enough = count.max(threads * OPERATIONS_MIN);
+    // Of each operation as many: they take different times.
+    let enough = (threads * OPERATIONS_MIN).next_multiple_of(count);
     let mut now = 0;
     while simulation.done < enough {
         let Reverse((at, _, thread)) = simulation.ready.pop()?;
