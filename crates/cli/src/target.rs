@@ -180,7 +180,12 @@ pub(crate) fn in_mount(host: &Path) -> Result<Option<(TreeLocation, PathBuf)>, F
 fn in_snapshot<'a>(mount: &Mount, path: &'a Path) -> Option<(Name, &'a Path)> {
     let mut names = path.strip_prefix(SNAPSHOTS).ok()?.components();
     let name = names.next()?;
-    let is_of_one = |dir: &Path| ask::attribute(dir, ask::SNAPSHOT, PATIENCE).is_ok();
+    // No link, and nothing that is mounted there.
+    let is_of_one = |dir: &Path| {
+        dir.symlink_metadata().is_ok_and(|found| found.is_dir())
+            && mounts::has(mount, dir).unwrap_or(false)
+            && ask::attribute(dir, ask::SNAPSHOT, PATIENCE).is_ok()
+    };
     // All of a mounted snapshot is of that one.
     let is_of_this = is_of_one(&mount.dir.join(SNAPSHOTS).join(name)) && !is_of_one(&mount.dir);
     is_of_this.then(|| (Name::of(name.as_os_str().into()), names.as_path()))

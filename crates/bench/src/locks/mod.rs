@@ -40,7 +40,7 @@ pub struct Scale {
     pub ops: u64,
 }
 
-/// LockCounts, traces and predicts, on a device of `devices` for each run: a section with all operations, and one for each
+/// Counts, traces and predicts, on a device of `devices` for each run: a section with all operations, and one for each
 /// with its locks. `seen` hears of each operation.
 pub fn run(
     scale: &Scale,

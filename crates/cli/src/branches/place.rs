@@ -121,7 +121,11 @@ impl TreeLocation {
         let bytes = self.path.as_os_str().as_bytes();
         let Some(end) = bytes.windows(2).position(|two| two == b":/") else { return false };
         let head = TreeLocation::parse(OsStr::from_bytes(&bytes[..end])).path;
-        self.path.symlink_metadata().is_err() && (holds_bytes(&head) || head.is_dir())
+        let is_missing = |path: &Path| {
+            path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        let is_mounted = || mounts::find(&head).is_ok_and(|mount| mount.is_some());
+        is_missing(&self.path) && (holds_bytes(&head) || is_mounted())
     }
 
     /// Has it carried out, and returns the branch and the number of what was made.

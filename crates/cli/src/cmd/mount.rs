@@ -92,7 +92,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let code = mounted(args)?;
     if args.json {
-        told(&args.dir)?;
+        told(&args.dir).map_err(|failure| failure.with_code(FAILED))?;
     }
     Ok(code)
 }
@@ -163,7 +163,7 @@ pub(crate) fn mount(
     lists: &[String],
     how: ServeOptions,
 ) -> Outcome {
-    let place = &mounted_place(place).map_err(|failure| failure.with_code(FAILED))?;
+    let place = &mounted_place(place, options).map_err(|failure| failure.with_code(FAILED))?;
     let target = place.path.as_path();
     let mut options = options.clone();
     options
@@ -236,17 +236,25 @@ pub(crate) fn mount(
     }
 }
 
-/// What is mounted in a directory stands for its volume and its branch or snapshot, as elsewhere.
-fn mounted_place(place: &TreeLocation) -> Result<TreeLocation, Failure> {
+/// What is mounted in a directory stands for its volume, and for its branch or snapshot unless options name one.
+fn mounted_place(place: &TreeLocation, options: &DaemonOptions) -> Result<TreeLocation, Failure> {
     let found = mounts::or_none(mounts::find(&place.path)).context("/proc/self/mountinfo")?;
     // What a stranger's mount says of its volume proves nothing.
     let is_meant = |mount: &mounts::Mount| {
         mount.dir == real_path(&place.path) && [0, geteuid().as_raw()].contains(&mount.owner)
     };
     let Some(mount) = found.filter(is_meant) else { return Ok(place.clone()) };
+    let (dir, volume) = (mount.dir.display(), mount.source.display());
+    if !mounts::is_whole(&mount).context(&dir)? {
+        let why = format!("{dir} shows a part of a mount (mount --bind); name {volume}");
+        return Err(Failure::new(FAILED, why));
+    }
+    let is_named = place.branch.is_some() || place.snapshot.is_some();
+    if !is_named && (options.branch.is_some() || options.snapshot.is_some()) {
+        return Ok(TreeLocation { path: mount.source, branch: None, snapshot: None });
+    }
     let [branch, snapshot] = place.located()?.names();
     if branch.is_none() {
-        let (dir, volume) = (mount.dir.display(), mount.source.display());
         let why = format!("the daemon of {dir} does not say what is mounted there; name {volume}");
         return Err(Failure::new(FAILED, why));
     }

@@ -116,13 +116,20 @@ fn as_now(options: &str, words: &[String]) -> String {
     let is = |word: &str| words.iter().any(|it| it == word);
     let is_kept = |option: &&str| {
         let name = option.split_once('=').map_or(*option, |(name, _)| name);
-        !matches!(name, "" | "branch" | "snapshot" | "remount" | "nofail" | "ro" | "rw")
+        let is_of_others = matches!(
+            name.strip_prefix("no").unwrap_or(name),
+            "allow_other" | "default_permissions"
+        );
+        !is_of_others
+            && !matches!(name, "" | "branch" | "snapshot" | "remount" | "nofail" | "ro" | "rw")
     };
     let others = [
         if is("allow_other") { "allow_other" } else { "noallow_other" },
         if is("default_permissions") { "default_permissions" } else { "nodefault_permissions" },
     ];
-    split(&as_shown(options, words)).filter(is_kept).chain(others).collect::<Vec<_>>().join(",")
+    // In front, as there.
+    let shown = as_shown(options, words);
+    others.into_iter().chain(split(&shown).filter(is_kept)).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

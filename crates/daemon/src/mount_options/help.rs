@@ -36,10 +36,11 @@ pub fn help() -> String {
     out
 }
 
-/// The words that help shows and that hold so far, `=` behind those with a value.
+/// The words that hold so far, `=` behind those with a value.
 pub(super) fn names(scope: Scope) -> Vec<String> {
     let rows = GROUPS.iter().filter(|group| !group.title.is_empty()).flat_map(|group| group.rows);
-    let words = rows.filter(|row| row.scope == scope).flat_map(|row| row.words);
+    let rows = rows.filter(|row| row.scope == scope);
+    let words = rows.flat_map(|row| row.words.iter().chain(row.also));
     words.map(|word| with_value(word, "")).collect()
 }
 

@@ -100,6 +100,9 @@ pub struct DaemonOptions {
     pub text: String,
 }
 
+const SUPERVISED_ENDS_HANDOVER: &str = "options supervised and nohandover exclude each other: the next process goes on with what the \
+                                        host has of all changes";
+
 impl DaemonOptions {
     /// Reads `opt,opt=value,...`, later ones winning. With `sloppy` unknown options are ignored.
     ///
@@ -112,21 +115,25 @@ impl DaemonOptions {
         let mut options = DaemonOptions::default();
         let lists: Vec<&str> = lists.into_iter().collect();
         options.text = lists.join(",");
+        let mut ends_handover = false;
         for option in lists.into_iter().flat_map(split) {
-            if !sloppy || set::find(set::parted(option).0).is_some() {
+            let name = set::parted(option).0;
+            match name {
+                "handover" => ends_handover = false,
+                "nohandover" => ends_handover = true,
+                _ => {}
+            }
+            if !sloppy || set::find(name).is_some() {
                 options.set(option)?;
             }
+        }
+        if options.supervised && ends_handover {
+            return Err(SUPERVISED_ENDS_HANDOVER.into());
         }
         // Whatever stands behind it, as in `snapshot=...,rw`.
         options.read_only |= options.snapshot.is_some();
         let apart = APART.iter().find(|(both, _)| both(&options));
         apart.map_or(Ok(options), |(_, why)| Err(format!("options {why}")))
-    }
-
-    /// Whether the last word about it was `nohandover`.
-    fn ends_handover(&self) -> bool {
-        let names = split(&self.text).map(|option| set::parted(option).0);
-        names.filter(|name| ["handover", "nohandover"].contains(name)).last() == Some("nohandover")
     }
 
     /// Those options of `lists` that ask another thing of the volume than these.
@@ -210,7 +217,8 @@ pub fn as_shown(list: &str, words: &[String]) -> String {
     // The volume may be writable behind a mount that is not.
     let last = [(is("ro"), "ro"), (!is("noatime") && !is("relatime"), "strictatime")];
     let last = last.into_iter().filter_map(|(holds, word)| holds.then_some(word));
-    kept.chain(shown).chain(last).collect::<Vec<_>>().join(",")
+    // In front: a quote in what was given, as a name may have one, takes what stands behind it. None of that is of the kernel.
+    shown.chain(last).chain(kept).collect::<Vec<_>>().join(",")
 }
 
 /// The options of a list. A comma in double quotes is part of one, as in labels of SELinux.

@@ -233,8 +233,6 @@ apart {
         "uid=, gid=, umask= and squash= need default_permissions: leave out nodefault_permissions"
     o.owners.squash == Squash::All && o.owners.umask != 0 =>
         "squash=all and umask= exclude each other: all act as the owner, for whom the permissions of the volume count; chmod them there"
-    o.supervised && o.ends_handover() =>
-        "supervised and nohandover exclude each other: the next process goes on with what the host has of all changes"
     o.supervised && o.transport == Transport::Rings =>
         "supervised and transport=rings exclude each other: rings end with the process that has made them"
 }

@@ -76,7 +76,7 @@ fn mount(wanted: &WantedMount) -> Result<File, Failure> {
     let mut list = wanted.options.clone();
     if way == Isolation::AsUser {
         // Only processes of the same user namespace could come in by that, and so not the waiter.
-        list.push_str(",noallow_other");
+        list = format!("noallow_other,{}", list.trim_start_matches("allow_other,"));
         expect_device()?;
     }
     let mut options =

@@ -2,8 +2,8 @@
 //! opened: the daemon is asked.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -26,6 +26,8 @@ pub(super) struct Volumes {
     /// Volumes at rest, by their files.
     at_rest: HashMap<PathBuf, Volume>,
     images: Vec<(Asked, Rc<Image>)>,
+    /// Those of which a mount is named whose branch is not known.
+    unknown: HashSet<PathBuf>,
     /// The last state of one of them is not whole.
     is_damaged: bool,
 }
@@ -90,6 +92,16 @@ impl Volumes {
                 Door::Here(Box::new(Files::of(volume, &heads, &name, &what)?))
             }
         };
+        let is_unknown = branch.is_none() && asked.tree.at.is_some();
+        let mut others =
+            self.images.iter().filter(|(of, _)| of.real == real && of.tree != asked.tree);
+        if others.any(|_| is_unknown || self.unknown.contains(&real)) {
+            let why = "the daemon does not say what is mounted there, which may be one file: name the volume";
+            return Err(Failure::plain(format!("{place}: {why}")));
+        }
+        if is_unknown {
+            self.unknown.insert(real.clone());
+        }
         let id = match (&branch, &asked.tree.at) {
             // The mount alone is known.
             (None, Some(at)) => id(&(&real, &at.device)),
