@@ -56,19 +56,19 @@ pub(crate) struct Args {
     #[arg(long, group = "form", value_name = "TO")]
     oci_layout: Option<PathBuf>,
     /// A snapshot that becomes a layer: SNAPSHOT, or BRANCH@SNAPSHOT. Several make several layers, the lowest first.
-    #[arg(long, value_name = "SNAPSHOT", value_parser = layer, requires = "oci_layout")]
+    #[arg(long, value_name = "SNAPSHOT", value_parser = layer, conflicts_with_all = ["tar", "oci_layer"])]
     layer: Vec<Origin>,
     /// What the image is called in the layout.
-    #[arg(long, value_name = "NAME", requires = "oci_layout")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["tar", "oci_layer"])]
     name: Option<String>,
     /// For which machine the image is, in the words of OCI (amd64, arm64); without it, for this one.
-    #[arg(long, value_name = "MACHINE", requires = "oci_layout")]
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["tar", "oci_layer"])]
     arch: Option<String>,
     /// Write what changed since then: @SNAPSHOT, BRANCH@SNAPSHOT or BRANCH.
     #[arg(short, long, value_name = "A", value_parser = place::origin, conflicts_with_all = ["tar", "oci_layout"])]
     incremental: Option<Origin>,
     /// Print one JSON object, for programs.
-    #[arg(long, requires = "oci_layout")]
+    #[arg(long, conflicts_with_all = ["tar", "oci_layer"])]
     json: bool,
     /// A volume, and a branch or snapshot in it.
     #[arg(value_name = "PLACE", value_parser = arguments::place())]

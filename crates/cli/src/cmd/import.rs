@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, group = "form", value_name = "LAYOUT")]
     oci: Option<PathBuf>,
     /// The image of this name, if the layout has several.
-    #[arg(long, value_name = "NAME", requires = "oci")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["tar", "oci_layer"])]
     image: Option<String>,
     /// Print one JSON object, for programs.
     #[arg(long)]
