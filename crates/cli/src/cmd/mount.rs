@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long)]
     linger: bool,
     /// Print one JSON object, for programs: what is mounted where, and by which process.
-    #[arg(long, conflicts_with_all = ["foreground", "detached"])]
+    #[arg(long, conflicts_with = "foreground")]
     json: bool,
     /// Options, separated by commas; they are listed below.
     #[arg(short = 'o', value_name = "OPTIONS")]

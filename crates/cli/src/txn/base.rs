@@ -163,10 +163,10 @@ mod tests {
     fn what_is_mounted_is_no_option_of_another_mount() {
         let words = ["rw", "noatime", "rw", "user_id=0"].map(String::from);
         let of = |options: &str| as_now(options, &words);
-        let now = "noatime,noallow_other,nodefault_permissions";
+        let now = "noallow_other,nodefault_permissions,noatime";
         let options =
             "branch=\"a,b\",noatime,snapshot=s,commit=3,ro,rw,remount,nofail,context=\"a,b\"";
-        assert_eq!(of(options), format!("commit=3,context=\"a,b\",{now}"));
+        assert_eq!(of(options), format!("{now},commit=3,context=\"a,b\""));
         assert_eq!(of(""), now);
     }
 }

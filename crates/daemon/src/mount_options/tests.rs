@@ -243,8 +243,7 @@ fn the_documents_have_each_word() {
         words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
     };
     let list = format!(
-        "- Of a mount: {}.\n- A remount changes: {}.\n- Of the volume: {}.\n- Of the call: {}.\n",
-        quoted(help::names(Scope::Mount)),
+        "- A remount changes: {}.\n- Of the volume: {}.\n- Of the call: {}.\n",
         quoted(help::names(Scope::Remount)),
         quoted(help::names(Scope::Volume)),
         quoted(help::names(Scope::Call)),
