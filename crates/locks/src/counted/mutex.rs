@@ -30,29 +30,15 @@ impl<T> Mutex<T> {
 
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let asked = now();
-        let (real, waited) = match self.real.try_lock() {
-            Some(real) => (real, None),
-            None => {
-                let (real, waited) = waiting(|| self.real.lock());
-                (real, Some(waited))
-            }
-        };
-        let how = (Way::Waiting, false);
-        let hold = Some(Hold::begin(&self.name, type_name::<T>(), how, asked, waited));
-        MutexGuard { real, name: &self.name, hold }
+        let (at_once, patiently) = (|| self.real.try_lock(), || self.real.lock());
+        let (real, hold) = self.name.take(type_name::<T>(), false, at_once, patiently);
+        MutexGuard { real, name: &self.name, hold: Some(hold) }
     }
 
     /// The lock, if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let asked = now();
-        let Some(real) = self.real.try_lock() else {
-            self.name.refused(type_name::<T>());
-            return None;
-        };
-        let how = (Way::Trying, false);
-        let hold = Some(Hold::begin(&self.name, type_name::<T>(), how, asked, None));
-        Some(MutexGuard { real, name: &self.name, hold })
+        let (real, hold) = self.name.try_take(type_name::<T>(), false, || self.real.try_lock())?;
+        Some(MutexGuard { real, name: &self.name, hold: Some(hold) })
     }
 
     /// Whether it is held.

@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 
-use super::seen::{Hold, Name, Way, now, waiting};
+use super::seen::{Hold, Name};
 
 /// See `parking_lot::RwLock`.
 pub struct RwLock<T> {
@@ -38,65 +38,37 @@ impl<T> RwLock<T> {
         RwLock { name: Name::new(Location::caller()), real: parking_lot::RwLock::new(value) }
     }
 
-    /// Takes the lock by `at_once`, or else by `patiently`.
-    fn take<G>(
-        &self,
-        shared: bool,
-        at_once: impl FnOnce() -> Option<G>,
-        patiently: impl FnOnce() -> G,
-    ) -> (G, Hold) {
-        let asked = now();
-        let (real, waited) = match at_once() {
-            Some(real) => (real, None),
-            None => {
-                let (real, waited) = waiting(patiently);
-                (real, Some(waited))
-            }
-        };
-        let how = (Way::Waiting, shared);
-        let hold = Hold::begin(&self.name, type_name::<T>(), how, asked, waited);
-        (real, hold)
-    }
-
-    /// The lock by `at_once`, if it is free.
-    fn try_take<G>(&self, shared: bool, at_once: impl FnOnce() -> Option<G>) -> Option<(G, Hold)> {
-        let asked = now();
-        let Some(real) = at_once() else {
-            self.name.refused(type_name::<T>());
-            return None;
-        };
-        let how = (Way::Trying, shared);
-        Some((real, Hold::begin(&self.name, type_name::<T>(), how, asked, None)))
-    }
-
     /// Waits until no thread writes, or waits to write.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        let (real, hold) = self.take(true, || self.real.try_read(), || self.real.read());
+        let (real, hold) =
+            self.name.take(type_name::<T>(), true, || self.real.try_read(), || self.real.read());
         RwLockReadGuard { real, hold }
     }
 
     /// Waits until no thread writes: the calling thread may have the lock for reading.
     pub fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
         let at_once = || self.real.try_read_recursive();
-        let (real, hold) = self.take(true, at_once, || self.real.read_recursive());
+        let (real, hold) =
+            self.name.take(type_name::<T>(), true, at_once, || self.real.read_recursive());
         RwLockReadGuard { real, hold }
     }
 
     /// The lock, if no thread writes.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        let (real, hold) = self.try_take(true, || self.real.try_read())?;
+        let (real, hold) = self.name.try_take(type_name::<T>(), true, || self.real.try_read())?;
         Some(RwLockReadGuard { real, hold })
     }
 
     /// Waits until no other thread has it.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        let (real, hold) = self.take(false, || self.real.try_write(), || self.real.write());
+        let (real, hold) =
+            self.name.take(type_name::<T>(), false, || self.real.try_write(), || self.real.write());
         RwLockWriteGuard { real, hold }
     }
 
     /// The lock, if no other thread has it.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        let (real, hold) = self.try_take(false, || self.real.try_write())?;
+        let (real, hold) = self.name.try_take(type_name::<T>(), false, || self.real.try_write())?;
         Some(RwLockWriteGuard { real, hold })
     }
 

@@ -271,10 +271,39 @@ impl Name {
         Lock(given.map_or_else(|known| known, |_| new))
     }
 
-    /// An attempt was given up.
-    pub(super) fn refused(&self, guards: &'static str) {
-        let lock = self.lock(guards);
-        with_seen(|seen| seen.of(lock).refused += 1);
+    /// Takes the lock by `at_once`, or else by `patiently`. `guards`: the type that it guards.
+    pub(super) fn take<G>(
+        &self,
+        guards: &'static str,
+        shared: bool,
+        at_once: impl FnOnce() -> Option<G>,
+        patiently: impl FnOnce() -> G,
+    ) -> (G, Hold) {
+        let asked = now();
+        let (real, waited) = match at_once() {
+            Some(real) => (real, None),
+            None => {
+                let (real, waited) = waiting(patiently);
+                (real, Some(waited))
+            }
+        };
+        (real, Hold::begin(self, guards, (Way::Waiting, shared), asked, waited))
+    }
+
+    /// Takes the lock by `at_once`, if it is free.
+    pub(super) fn try_take<G>(
+        &self,
+        guards: &'static str,
+        shared: bool,
+        at_once: impl FnOnce() -> Option<G>,
+    ) -> Option<(G, Hold)> {
+        let asked = now();
+        let Some(real) = at_once() else {
+            let lock = self.lock(guards);
+            with_seen(|seen| seen.of(lock).refused += 1);
+            return None;
+        };
+        Some((real, Hold::begin(self, guards, (Way::Trying, shared), asked, None)))
     }
 }
 
