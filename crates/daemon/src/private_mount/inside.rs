@@ -20,7 +20,7 @@ use super::namespaces::{Isolation, enter_as_root, enter_as_user, let_go_of};
 use super::{FAILED, NOT_FOUND, NOT_RUN};
 use crate::client::join;
 use crate::control_socket::message;
-use crate::mount_options::DaemonOptions;
+use crate::mount_options::{DaemonOptions, split};
 use crate::mounts::with_help;
 
 /// How long to wait for what is to be mounted, and to begin. The caller may itself wait for a daemon, many times ten minutes
@@ -76,7 +76,8 @@ fn mount(wanted: &WantedMount) -> Result<File, Failure> {
     let mut list = wanted.options.clone();
     if way == Isolation::AsUser {
         // Only processes of the same user namespace could come in by that, and so not the waiter.
-        list = format!("noallow_other,{}", list.trim_start_matches("allow_other,"));
+        let others = split(&wanted.options).filter(|option| *option != "allow_other");
+        list = ["noallow_other"].into_iter().chain(others).collect::<Vec<_>>().join(",");
         expect_device()?;
     }
     let mut options =
