@@ -351,28 +351,25 @@ impl Inner {
         transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
         let counts = count_inodes(&mut forest, &mut space, tree, transaction.inodes_added);
-        // Under the lock: the order of numbers is the order in which changes became visible.
+        // Under the lock: the order of numbers, and of arrivals, is the order in which changes became visible.
         let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
         // Before a batch of the log can take it.
         applied::note(lsn);
         if !transaction.unwritten.is_empty() {
             self.unwrote.store(lsn.0, Ordering::Release);
         }
-        let waits = {
-            let mut pending = self.pending.lock();
-            let Transaction { changes, taken, moves, .. } = transaction;
-            pending.add(lsn, counts, &changes, taken, dropped_extents);
-            if moves && !mutants::is(Mutant::MoveLogged) {
-                pending.has_moved();
-            }
-            pending.bytes()
-        };
+        let Transaction { changes, taken, moves, .. } = transaction;
+        let moves = moves && !mutants::is(Mutant::MoveLogged);
+        let arrived = self.pending.arrive((lsn, counts, moves), &changes, taken, dropped_extents);
         let intact = self.check_damage(&space);
         step.end();
         drop(space);
         forest.cache.evict();
         self.throttle.cache_is(&forest.cache);
-        self.throttle.pending_is(waits);
+        drop(forest);
+        if self.throttle.is_to_be_folded(arrived) {
+            self.throttle.pending_is(self.pending.folded().bytes());
+        }
         intact?;
         self.counters.operations.increment();
         self.idle.stir();

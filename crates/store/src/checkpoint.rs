@@ -187,10 +187,10 @@ impl Inner {
             if let Some(sealing) = sealing.as_deref_mut() {
                 self.turn(sealing, forest, space);
                 self.turned(sealing, forest);
-                self.pending.lock().hold_back();
+                self.pending.hold_back();
             }
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
-            let log = self.pending.lock().place();
+            let log = self.pending.place();
             let step = self.freeze_moment(forest, space, log, "a checkpoint");
             Ok((self.seal(forest, space, lsn), step, time))
         })?;

@@ -178,7 +178,7 @@ impl Inner {
             self.turn(sealing, forest, space);
         }
         // Read before the mark that the commit holds: the tail must not pass that.
-        let log = self.pending.lock().place();
+        let log = self.pending.place();
         if !self.format(journal, forest, space, lsn) {
             if let Some(sealing) = &mut sealing {
                 self.turn_back(sealing, forest, space);
@@ -190,7 +190,7 @@ impl Inner {
         let seal = seal || sealing.as_ref().is_some_and(|sealing| sealing.seals());
         if let Some(sealing) = sealing {
             self.turned(sealing, forest);
-            self.pending.lock().hold_back();
+            self.pending.hold_back();
         }
         self.throttle.cache_is(&forest.cache);
         let epoch = forest.epoch;
@@ -212,7 +212,7 @@ impl Inner {
         space.freed.freeze();
         forest.trees.freeze();
         self.log_resident.freeze();
-        self.pending.lock().freeze(log);
+        self.pending.freeze(log);
         self.throttle.commit_begins();
         step
     }
@@ -286,7 +286,7 @@ impl Inner {
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
         // After it is known to be durable: a leader that takes what is pending now needs nothing of before.
-        let gone = self.pending.lock().thaw();
+        let gone = self.pending.thaw();
         self.give_back(gone);
         self.log_is_used();
         let freed = self.space.lock().freed.thaw();
@@ -331,7 +331,7 @@ impl Inner {
             inode_count: space.inodes,
             used_blocks: space.used_blocks(),
             referenced_blocks: forest.trees.get(TreeNo::MAIN).referenced,
-            log: self.pending.lock().place().mark,
+            log: self.pending.place().mark,
             writer: superblock::WRITER.into(),
             fault: self.fault.lock().clone(),
             ..present
@@ -347,7 +347,7 @@ impl Inner {
         if let Some(mut journal) = self.journal.try_lock() {
             journal.give_back_memory();
         }
-        let spares = self.pending.lock().take_spares();
+        let spares = self.pending.take_spares();
         drop(spares);
         self.regions.give_back();
     }

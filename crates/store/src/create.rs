@@ -53,7 +53,7 @@ pub(crate) fn create(
     let mut inner = empty(device.clone(), options);
     signpost::write(&*inner.device, Signpost::of(&inner.superblock.lock()))?;
     let place = inner.mark_rings()?;
-    inner.pending.get_mut().set_place(place);
+    inner.pending.set_place(place);
     {
         let mut forest = inner.forest.write();
         let mut space = inner.space.lock();

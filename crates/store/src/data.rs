@@ -53,13 +53,13 @@ impl Inner {
         of: Option<InodeNo>,
     ) -> Result<()> {
         // One flush for each so many blocks; what saturates is to be flushed.
-        if self.pending.lock().unflushed_blocks().saturating_add(blocks) <= DATA_BLOCKS_MAX {
+        if self.pending.unflushed_blocks().saturating_add(blocks) <= DATA_BLOCKS_MAX {
             return Ok(());
         }
         let Some(patience) = self.logging.beside(of) else {
             return Ok(());
         };
-        let sent = self.pending.lock().sent();
+        let sent = self.pending.folded().sent();
         let flushed = match mutants::is(Mutant::StrangerDataFlush) {
             true => flush_unless(&*self.device, Mutant::StrangerDataFlush),
             false => self.device.join_flush(patience),
@@ -67,7 +67,7 @@ impl Inner {
         let flushed = flushed.inspect_err(|error| step::stop(&self.stop, error.to_string()))?;
         written.for_each(|written| written.flushed(&flushed));
         // What others published before it is durable as well, and leaves room for as much until the next.
-        let durable = self.pending.lock().flushed(&sent, &flushed);
+        let durable = self.pending.folded().flushed(&sent, &flushed);
         self.space.lock().unflushed.flushed(&durable);
         Ok(())
     }

@@ -109,7 +109,7 @@ use freezes::Freezes;
 use guard::Keeper;
 use journal::Journal;
 pub use journal::replay::{Replayed, replay};
-use log::{Logging, Pending};
+use log::{Logging, PendingLog};
 use log_resident::LogResident;
 use mend::Mends;
 use pin::Pins;
@@ -173,7 +173,7 @@ pub struct Inner {
     /// Data that only the log holds.
     log_resident: LogResident,
     /// What the log does not hold yet.
-    pending: Mutex<Pending>,
+    pending: PendingLog,
     logging: Logging,
     lsn: AtomicU64,
     durable: AtomicU64,

@@ -31,7 +31,7 @@ use crate::host::MADE;
 use crate::journal::{Journal, recover};
 use crate::load;
 use crate::log::replay::{Broken, Logged};
-use crate::log::{self, LogPosition, Logging, Pending, Ring};
+use crate::log::{self, LogPosition, Logging, PendingLog, Ring};
 use crate::log_resident::LogResident;
 use crate::mend::Mends;
 use crate::shape::Shape;
@@ -261,7 +261,7 @@ pub(crate) fn at(
     let ring = Ring::new(superblock, &**device);
     Inner {
         log_resident: LogResident::default(),
-        pending: Mutex::new(Pending::new(superblock.lsn, superblock.log)),
+        pending: PendingLog::new(superblock.lsn, superblock.log, stop.clone()),
         logging: Logging::new(ring, place, options.batching),
         committed: AtomicU64::new(superblock.lsn.0),
         unwrote: AtomicU64::new(0),

@@ -90,6 +90,19 @@ impl Changes {
         }
     }
 
+    /// Adds copies of others behind them.
+    pub(crate) fn extend(&mut self, others: &Changes) {
+        let behind = self.values.len();
+        let moved = |range: &Range<usize>| range.start + behind..range.end + behind;
+        self.list.extend(others.list.iter().map(|(key, value)| (*key, value.as_ref().map(moved))));
+        self.values.extend_from_slice(&others.values);
+    }
+
+    /// Bytes for which there is memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.list.capacity() * size_of::<(Key, Option<Range<usize>>)>() + self.values.capacity()
+    }
+
     /// Forgets them.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
@@ -122,6 +135,11 @@ pub(crate) enum TakenContent {
 }
 
 impl Taken {
+    /// Blocks of data that wait for a flush.
+    pub(crate) fn unflushed_blocks(&self) -> u64 {
+        if let TakenContent::Written(_) = self.content { self.blocks.count } else { 0 }
+    }
+
     /// What a commit or a transaction of the log says of data whose checksums have this sum.
     pub(crate) fn extent(&self, sum: u64) -> DataExtent {
         DataExtent { block: self.blocks.start.0, count: self.blocks.count, sum }

@@ -84,7 +84,7 @@ impl Inner {
         }
         let geometry = self.geometry();
         // In front of the mark are the markers of mkfs and of recoveries. Where they go up to the very end, all of it is written.
-        let marked = match self.pending.lock().place().mark.next.div_ceil(BLOCK_BYTES) {
+        let marked = match self.pending.place().mark.next.div_ceil(BLOCK_BYTES) {
             0 => geometry.log_blocks,
             blocks => blocks.min(geometry.log_blocks),
         };

@@ -117,6 +117,7 @@ mod tests {
     use super::*;
     use crate::dropped_extents::{Counts, DroppedExtents};
     use crate::log::pending::Pending;
+    use crate::log::position::LogPosition;
     use crate::transaction::Changes;
     use holdfast_base::{InodeNo, Lsn};
     use holdfast_format::item::{Dentry, FileType};
@@ -125,8 +126,8 @@ mod tests {
 
     /// The keys of the batch that `changes` become.
     fn order(changes: &Changes, batching: Batching) -> Vec<Key> {
-        let mut pending = Pending::new(Lsn(0), LogMark::START);
-        pending.add(
+        let mut pending = Pending::new(Lsn(0), LogPosition::at(LogMark::START));
+        pending.arrive(
             Lsn(1),
             Counts { branch: MAIN, inodes: 1, main: 1 },
             changes,

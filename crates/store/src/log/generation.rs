@@ -14,18 +14,10 @@ use holdfast_format::log::{BATCH_BYTES_MAX, Dropped, LogHeader};
 use holdfast_format::{ItemKind, Key};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::arrivals::Operation;
+use super::bounds::{BRANCH_BYTES, INODE_BYTES, RECORD_BYTES, bound_of_change, bound_of_taken};
 use super::values::{Value, Values};
-use crate::dropped_extents::{Counts, DroppedExtents};
-use crate::transaction::{Change, Changes, Taken, TakenContent};
-
-/// No record is longer than this without its value, data and patches.
-const RECORD_BYTES: usize = 32;
-/// No record is longer than this that says of which branch the next ones are.
-const BRANCH_BYTES: usize = 24;
-/// No inode is longer than this.
-const INODE_BYTES: usize = 192;
-/// No patch is longer than this without its bytes.
-const PATCH_BYTES: usize = 16;
+use crate::transaction::{Change, Taken, TakenContent};
 
 /// Entries for which memory is kept, however few were in use.
 const SPARE_ENTRIES: usize = 64;
@@ -48,11 +40,7 @@ struct Entry {
 impl Entry {
     /// More bytes than its record can have.
     fn bound(&self) -> usize {
-        match self.key.kind {
-            _ if self.is_deleted => RECORD_BYTES,
-            ItemKind::Inode => RECORD_BYTES + INODE_BYTES,
-            _ => RECORD_BYTES + self.value.len(),
-        }
+        bound_of_change(&self.key, (!self.is_deleted).then_some(self.value.len()))
     }
 }
 
@@ -259,42 +247,33 @@ impl Generation {
     }
 
     fn take(&mut self, taken: Taken) {
-        self.bound += RECORD_BYTES;
-        match &taken.content {
-            TakenContent::Unwritten | TakenContent::Durable => {}
-            TakenContent::Written(_) => self.unflushed_blocks += taken.blocks.count,
-            TakenContent::Inside(blocks, _) => {
-                let bytes = blocks.iter().map(|block| block.changed.len() + PATCH_BYTES);
-                self.bound += bytes.sum::<usize>();
-            }
-        }
+        self.bound += bound_of_taken(&taken);
+        self.unflushed_blocks += taken.unflushed_blocks();
         self.taken.push(taken);
     }
 
     /// An operation became visible: everything that it changed.
-    pub(super) fn add(
-        &mut self,
-        lsn: Lsn,
-        counts: Counts,
-        changes: &Changes,
-        taken: Vec<Taken>,
-        dropped_extents: DroppedExtents,
-    ) {
+    pub(super) fn add(&mut self, operation: Operation<'_, '_>) {
+        let Operation { lsn, counts, moves, changes, taken, freed, dropped } = operation;
         assert_eq!(lsn, self.last.next(), "operations follow one another");
         self.last = lsn;
+        self.moves |= moves;
         self.inode_count = counts.main;
         let branch = counts.branch;
         if branch != MAIN && branch != 0 {
             self.counts.insert(branch, counts.inodes);
         }
-        let noted = changes.iter().filter(|change| !is_forgotten(change));
+        let noted = changes.filter(|change| !is_forgotten(change));
         noted.for_each(|change| self.note(branch, change));
-        taken.into_iter().for_each(|taken| self.take(taken));
-        let DroppedExtents { free, dropped } = dropped_extents;
-        self.bound += free.len() * RECORD_BYTES;
-        self.bound += dropped.len() * (2 * RECORD_BYTES + BRANCH_BYTES);
-        self.freed.extend(free);
-        self.dropped.extend(dropped.into_iter().map(|of| (branch, of)));
+        taken.for_each(|taken| self.take(taken));
+        for range in freed {
+            self.bound += RECORD_BYTES;
+            self.freed.push(range);
+        }
+        for of in dropped {
+            self.bound += 2 * RECORD_BYTES + BRANCH_BYTES;
+            self.dropped.push((branch, of));
+        }
     }
 
     /// More bytes than the batch can have that holds it.

@@ -12,6 +12,8 @@
 //! for a commit or a checkpoint, unless the ring is truly full.
 
 mod around_mark;
+mod arrivals;
+mod bounds;
 mod format;
 pub(crate) mod generation;
 mod validate;
@@ -19,6 +21,8 @@ mod validate_blocks;
 mod validate_lineage;
 pub(crate) mod parts;
 pub(crate) mod pending;
+mod pending_log;
+mod position;
 mod queue;
 mod rest;
 mod values;
@@ -46,7 +50,8 @@ use crate::{Inner, Result};
 use format::BatchFormat;
 use generation::Generation;
 use pending::{Generations, SPARES};
-pub(crate) use pending::{LogPosition, Pending};
+pub(crate) use pending_log::PendingLog;
+pub(crate) use position::LogPosition;
 use queue::Queue;
 use ring::Span;
 pub(crate) use ring::{Log, Ring};
@@ -81,14 +86,14 @@ impl Logging {
     }
 
     /// While it is held no batch is written; the next one goes to the ring's start.
-    pub(crate) fn at_start<'a>(&'a self, pending: &'a Mutex<Pending>) -> Moved<'a> {
+    pub(crate) fn at_start<'a>(&'a self, pending: &'a PendingLog) -> Moved<'a> {
         let start = |mark| LogMark { next: 0, sum: 0, ..mark };
         self.moved(pending, |was| LogPosition { mark: start(was.mark), before: 0, ..was })
     }
 
     /// While it is held no batch is written; the next one leaves a number out, which counts as durable: a reader that lacks
     /// what comes before finds a hole there, and applies the batch to nothing older.
-    pub(crate) fn without_a_number<'a>(&'a self, pending: &'a Mutex<Pending>) -> Moved<'a> {
+    pub(crate) fn without_a_number<'a>(&'a self, pending: &'a PendingLog) -> Moved<'a> {
         let next = |mark: LogMark| match mutants::is(Mutant::SealKeepsNumber) {
             true => mark,
             false => LogMark { batch: mark.batch.next(), ..mark },
@@ -98,14 +103,14 @@ impl Logging {
 
     fn moved<'a>(
         &'a self,
-        pending: &'a Mutex<Pending>,
+        pending: &'a PendingLog,
         to: impl FnOnce(LogPosition) -> LogPosition,
     ) -> Moved<'a> {
         let mut log = self.log.lock();
         let was = log.place();
         let place = to(was);
         log.goes_on_at(place);
-        pending.lock().set_place(place);
+        pending.set_place(place);
         Moved { log, pending, was: Some(was) }
     }
 
@@ -118,7 +123,7 @@ impl Logging {
 /// The log at another place, or number. Where it is not said to stay, it goes on where it was.
 pub(crate) struct Moved<'a> {
     log: MutexGuard<'a, Log>,
-    pending: &'a Mutex<Pending>,
+    pending: &'a PendingLog,
     was: Option<LogPosition>,
 }
 
@@ -140,7 +145,7 @@ impl Drop for Moved<'_> {
     fn drop(&mut self) {
         if let Some(was) = self.was.take() {
             self.log.goes_on_at(was);
-            self.pending.lock().set_place(was);
+            self.pending.set_place(was);
         }
     }
 }
@@ -197,7 +202,7 @@ impl Inner {
         let place = log.flushed();
         receipt.batch = Some(place.mark.batch);
         self.space.lock().unflushed.flushed(&named);
-        self.pending.lock().set_place(place);
+        self.pending.set_place(place);
         // A caller that finds its history durable finds the cost, too.
         self.logging.queue.made(receipt);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
@@ -212,8 +217,8 @@ impl Inner {
     /// Takes what is pending, if the log has room for all of it. The step ends when a batch of it is durable or
     /// appended.
     fn take_pending(&self, log: &Log) -> std::result::Result<(Generations, Step<'_>), NotTaken> {
-        let mut pending = self.pending.lock();
-        if pending.is_held_back() {
+        let mut pending = self.pending.folded();
+        if self.pending.is_held_back() {
             return Err(NotTaken::HeldBack);
         }
         if pending.has_moves() {
@@ -226,7 +231,7 @@ impl Inner {
             }
             needed += bound;
         }
-        if needed as u64 > log.room(pending.tail()) {
+        if needed as u64 > log.room(&pending.tail()) {
             return Err(NotTaken::LogFallback(LogFallback::LogFull));
         }
         if mutants::is(Mutant::AnswerBeforeWrite) {
@@ -263,15 +268,16 @@ impl Inner {
     /// These changes are not needed any more: some of the memory is used again.
     pub(crate) fn give_back(&self, gone: Generations) {
         let spares = gone.into_iter().filter_map(Generation::emptied).take(SPARES).collect();
-        let _surplus = self.pending.lock().give_back(spares);
+        let _surplus = self.pending.give_back(spares);
     }
 
     /// Tells the throttle what the log holds.
     pub(crate) fn log_is_used(&self) {
-        // Told under the lock, or what is older could be told later.
-        let pending = self.pending.lock();
-        let (all, fresh) = pending.work(&self.log_resident);
-        self.throttle.log_is(all, fresh, &self.counters);
+        let told = |all, fresh, waiting| {
+            self.throttle.log_is(all, fresh, &self.counters);
+            self.throttle.pending_is(waiting);
+        };
+        self.pending.tell_work(&self.log_resident, told);
     }
 
     /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.

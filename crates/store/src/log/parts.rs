@@ -18,9 +18,8 @@ use crate::{Inner, Result};
 impl Inner {
     /// Where the batches begin that a recovery would read, and their bytes, counted from the opening.
     pub(crate) fn log_in_use(&self) -> (LogMark, Range<u64>) {
-        let pending = self.pending.lock();
-        let tail = pending.tail();
-        (tail.mark, tail.head..pending.place().head)
+        let tail = self.pending.tail();
+        (tail.mark, tail.head..self.pending.place().head)
     }
 }
 

@@ -2,11 +2,10 @@
 //!
 //! Always true: a [`Generation`] holds every change of the operations behind
 //! `after`, up to `last`, each key once with its final value. The generations
-//! follow one another without a gap, from what is durable to the present. A
+//! follow one another without a gap, from what is durable to what was folded last. A
 //! commit begins a new one at the moment of its freeze, so that no batch of the
 //! log reaches over it, and drops those before when it is durable. Until then an
 //! fsync logs them too: it never waits for the commit.
-//!
 
 mod sent;
 
@@ -14,13 +13,15 @@ use std::collections::VecDeque;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::recover::RecoveryWork;
-use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{InodeNo, Lsn};
-use holdfast_format::log::LogMark;
 
+use super::arrivals::{Arrival, Arrivals};
 use super::generation::Generation;
+use super::position::LogPosition;
+#[cfg(test)]
 use crate::dropped_extents::{Counts, DroppedExtents};
 use crate::log_resident::LogResident;
+#[cfg(test)]
 use crate::transaction::{Changes, Taken};
 
 /// Generations whose memory is kept for the next ones: while one is filled, a batch and a commit may each bring one
@@ -30,18 +31,17 @@ pub(super) const SPARES: usize = 2;
 /// Generations, the oldest first. Each has its own allocation: they move from here to the leader and back.
 pub(super) type Generations = VecDeque<Box<Generation>>;
 
-/// What waits for the log, and where the log stands. Its lock comes after that of the space.
+/// What waits for the log, but for what has only arrived ([`super::PendingLog`]).
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// One after the other; operations go to the last one. No other is empty.
     generations: Generations,
     /// The commit that is being made.
     frozen: Option<FrozenGenerations>,
-    /// It changes the lineage: no batch holds what comes behind it before it is durable, or a replay would have to seal.
-    is_held_back: bool,
     /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
     spares: Generations,
-    place: LogPosition,
+    /// Empty, for its memory.
+    pub(super) spare_arrivals: Arrivals,
     /// No recovery reads what lies before.
     tail: LogPosition,
 }
@@ -55,48 +55,16 @@ struct FrozenGenerations {
     log: LogPosition,
 }
 
-/// Where the next batch goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogPosition {
-    pub(crate) mark: LogMark,
-    /// Bytes that were ever written, counted from the opening.
-    pub(crate) head: u64,
-    /// Of those, bytes of file data.
-    pub(crate) data: u64,
-    /// Bytes of the batch before the mark, whose sum it has; 0 where there is none.
-    pub(crate) before: u64,
-}
-
-impl LogPosition {
-    /// Where an opened log goes on.
-    pub(crate) fn at(mark: LogMark) -> LogPosition {
-        LogPosition { mark, head: 0, data: 0, before: 0 }
-    }
-
-    /// What a recovery has to do with the log between an earlier position and this one, with so many bytes of
-    /// log-resident data.
-    fn since(&self, earlier: &LogPosition, log_resident_bytes: usize) -> RecoveryWork {
-        RecoveryWork {
-            log_bytes: self.head - earlier.head,
-            log_data_bytes: self.data - earlier.data,
-            log_blocks: (log_resident_bytes / BLOCK_SIZE) as u64,
-            ..RecoveryWork::default()
-        }
-    }
-}
-
 impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
-    pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
+    pub(super) fn new(lsn: Lsn, tail: LogPosition) -> Pending {
         let generations = Generations::from([Generation::new(lsn)]);
-        let place = LogPosition::at(mark);
         Pending {
             generations,
             frozen: None,
-            is_held_back: false,
             spares: VecDeque::new(),
-            place,
-            tail: place,
+            spare_arrivals: Arrivals::default(),
+            tail,
         }
     }
 
@@ -122,35 +90,28 @@ impl Pending {
     /// Keeps emptied generations for their memory, and returns those for which there is no use: to be dropped
     /// without the lock.
     #[must_use = "the lock is better let go first"]
-    pub(crate) fn give_back(&mut self, mut spares: Generations) -> Generations {
+    pub(super) fn give_back(&mut self, mut spares: Generations) -> Generations {
         let kept = spares.len().min(SPARES.saturating_sub(self.spares.len()));
         self.spares.extend(spares.drain(..kept));
         spares
     }
 
     /// Takes out what is kept for its memory.
-    pub(crate) fn take_spares(&mut self) -> Generations {
+    pub(super) fn take_spares(&mut self) -> Generations {
         std::mem::take(&mut self.spares)
     }
 
-    /// An operation became visible: everything that it changed.
-    pub(crate) fn add(
-        &mut self,
-        lsn: Lsn,
-        counts: Counts,
-        changes: &Changes,
-        taken: Vec<Taken>,
-        dropped_extents: DroppedExtents,
-    ) {
-        if self.open().is_full() {
-            self.begin();
+    /// Folds an operation in, or begins a commit.
+    pub(super) fn add(&mut self, arrival: Arrival<'_, '_>) {
+        match arrival {
+            Arrival::Freeze(log) => self.freeze(log),
+            Arrival::Operation(operation) => {
+                if self.open().is_full() {
+                    self.begin();
+                }
+                self.open().add(operation);
+            }
         }
-        self.open().add(lsn, counts, changes, taken, dropped_extents);
-    }
-
-    /// The operation that was added last has moved blocks within a file.
-    pub(crate) fn has_moved(&mut self) {
-        self.open().moves = true;
     }
 
     /// Whether only a commit can make durable what is pending.
@@ -158,31 +119,25 @@ impl Pending {
         self.generations.iter().any(|generation| generation.moves)
     }
 
-    /// Where the log stands. What a batch on its way to the device holds may lie behind it.
-    pub(crate) fn place(&self) -> LogPosition {
-        self.place
-    }
-
     /// Where the log begins that a recovery would read.
-    pub(super) fn tail(&self) -> &LogPosition {
-        &self.tail
+    pub(super) fn tail(&self) -> LogPosition {
+        self.tail
     }
 
-    /// What a recovery would have to do with the log, and what of that once the commit is durable that is being made.
-    pub(super) fn work(&self, resident: &LogResident) -> (RecoveryWork, RecoveryWork) {
+    /// What a recovery would have to do with the log up to `place`, and what of that once the commit is durable that is being made.
+    pub(super) fn work(
+        &self,
+        place: LogPosition,
+        resident: &LogResident,
+    ) -> (RecoveryWork, RecoveryWork) {
         let dead_soon = self.frozen.as_ref().map_or(&self.tail, |frozen| &frozen.log);
-        let all = self.place.since(&self.tail, resident.bytes());
-        (all, self.place.since(dead_soon, resident.fresh_bytes()))
-    }
-
-    /// A batch is durable, or a recovery has found where the log goes on.
-    pub(crate) fn set_place(&mut self, place: LogPosition) {
-        self.place = place;
+        let all = place.since(&self.tail, resident.bytes());
+        (all, place.since(dead_soon, resident.fresh_bytes()))
     }
 
     /// An opening has found nothing in the log, which goes on here.
     pub(super) fn begin_at(&mut self, place: LogPosition) {
-        (self.place, self.tail) = (place, place);
+        self.tail = place;
     }
 
     /// A recovery has brought the volume to `lsn`: operations go on from there.
@@ -195,7 +150,7 @@ impl Pending {
     }
 
     /// The present moment becomes a commit, which needs nothing of the log before `log`.
-    pub(crate) fn freeze(&mut self, log: LogPosition) {
+    fn freeze(&mut self, log: LogPosition) {
         assert!(self.frozen.is_none(), "one commit at a time");
         if !mutants::is(Mutant::BatchOverFreeze) {
             self.end();
@@ -203,20 +158,8 @@ impl Pending {
         self.frozen = Some(FrozenGenerations { generations: self.generations.len() - 1, log });
     }
 
-    /// Nothing goes into the log until the commit that begins now is durable. Else the number that a change of the lineage leaves out would
-    /// be named as durable before it is.
-    pub(crate) fn hold_back(&mut self) {
-        self.is_held_back = !mutants::is(Mutant::SealNotAwaited);
-    }
-
-    /// Whether nothing may go into the log at this moment.
-    pub(super) fn is_held_back(&self) -> bool {
-        self.is_held_back
-    }
-
     /// That commit is durable: the log before it is dead. Returns what it contains, which is no longer needed.
-    pub(crate) fn thaw(&mut self) -> Generations {
-        self.is_held_back = false;
+    pub(super) fn thaw(&mut self) -> Generations {
         let Some(frozen) = self.frozen.take() else {
             return Generations::new();
         };
@@ -230,6 +173,19 @@ impl Pending {
             generations => generations,
         };
         self.generations.drain(..dropped).collect()
+    }
+
+    /// A commit is durable which contains all that is here, and what came behind it up to `last`; the log before `log` is
+    /// dead. Returns what is no longer needed.
+    pub(super) fn drop_all(&mut self, last: Option<Lsn>, log: LogPosition) -> Generations {
+        assert!(self.frozen.is_none(), "one commit at a time");
+        let last = last.unwrap_or(self.open().last);
+        self.end();
+        let open = self.open();
+        (open.after, open.last) = (last, last);
+        self.tail = log;
+        let gone = self.generations.len() - 1;
+        self.generations.drain(..gone).collect()
     }
 
     /// More bytes than each of the batches can have that would hold what is pending now.
@@ -249,7 +205,7 @@ impl Pending {
     }
 
     /// Blocks of data that wait for the next batch's flush.
-    pub(crate) fn unflushed_blocks(&self) -> u64 {
+    pub(super) fn unflushed_blocks(&self) -> u64 {
         self.generations.iter().map(|generation| generation.unflushed_blocks()).sum()
     }
 
@@ -274,6 +230,23 @@ impl Pending {
 }
 
 #[cfg(test)]
+impl Pending {
+    /// An operation arrives and is folded in at once.
+    pub(super) fn arrive(
+        &mut self,
+        lsn: Lsn,
+        counts: Counts,
+        changes: &Changes,
+        taken: Vec<Taken>,
+        dropped_extents: DroppedExtents,
+    ) {
+        let mut arrivals = Arrivals::default();
+        arrivals.add((lsn, counts, false), changes, taken, dropped_extents);
+        arrivals.drain(|arrival| self.add(arrival));
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::transaction::TakenContent;
@@ -281,6 +254,7 @@ mod tests {
     use holdfast_base::BlockRange;
     use holdfast_format::item::lineage::MAIN;
     use holdfast_format::item::{Dentry, FileType, InodeItem};
+    use holdfast_format::log::LogMark;
     use holdfast_format::{ItemKind, Key};
 
     fn counts(main: u64) -> Counts {
@@ -297,11 +271,17 @@ mod tests {
 
     #[test]
     fn a_key_is_kept_once_with_its_last_value() {
-        let mut pending = Pending::new(Lsn(4), LogMark::START);
-        pending.add(Lsn(5), counts(1), &put(&[20, 21, 20]), Vec::new(), DroppedExtents::default());
+        let mut pending = Pending::new(Lsn(4), LogPosition::at(LogMark::START));
+        pending.arrive(
+            Lsn(5),
+            counts(1),
+            &put(&[20, 21, 20]),
+            Vec::new(),
+            DroppedExtents::default(),
+        );
         let mut gone = Changes::default();
         gone.delete(Key::inode(InodeNo(21)));
-        pending.add(Lsn(6), counts(1), &gone, Vec::new(), DroppedExtents::default());
+        pending.arrive(Lsn(6), counts(1), &gone, Vec::new(), DroppedExtents::default());
         assert_eq!(pending.records(InodeNo(21)), (1, 2));
         let taken = pending.take();
         assert_eq!((taken.len(), taken[0].after, taken[0].last), (1, Lsn(4), Lsn(6)));
@@ -313,10 +293,10 @@ mod tests {
 
     #[test]
     fn no_batch_reaches_over_the_freeze_of_a_commit() {
-        let mut pending = Pending::new(Lsn(0), LogMark::START);
-        pending.add(Lsn(1), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
-        pending.freeze(pending.place());
-        pending.add(Lsn(2), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
+        let mut pending = Pending::new(Lsn(0), LogPosition::at(LogMark::START));
+        pending.arrive(Lsn(1), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
+        pending.freeze(LogPosition::at(LogMark::START));
+        pending.arrive(Lsn(2), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         let taken = pending.take();
         let spans: Vec<_> = taken.iter().map(|g| (g.after.0, g.last.0)).collect();
         assert_eq!(
@@ -324,12 +304,12 @@ mod tests {
             [(0, 1), (1, 2)],
             "the commit is not durable: its changes are logged too"
         );
-        pending.add(Lsn(3), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
+        pending.arrive(Lsn(3), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         pending.thaw();
-        pending.freeze(pending.place());
+        pending.freeze(LogPosition::at(LogMark::START));
         pending.thaw();
         assert!(pending.take().is_empty(), "the commit holds it");
-        pending.add(Lsn(4), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
+        pending.arrive(Lsn(4), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
         assert_eq!(
             pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
             [(3, 4)]
@@ -339,15 +319,15 @@ mod tests {
     #[test]
     fn the_log_before_a_commit_is_dead_when_it_is_durable() {
         let (mut pending, resident) =
-            (Pending::new(Lsn(0), LogMark::START), LogResident::default());
+            (Pending::new(Lsn(0), LogPosition::at(LogMark::START)), LogResident::default());
         let bytes = |pending: &mut Pending, head: u64, data: u64| {
-            pending.set_place(LogPosition { head, data, ..LogPosition::at(LogMark::START) });
-            let (all, fresh) = pending.work(&resident);
+            let place = LogPosition { head, data, ..LogPosition::at(LogMark::START) };
+            let (all, fresh) = pending.work(place, &resident);
             [all.log_bytes, all.log_data_bytes, fresh.log_bytes, fresh.log_data_bytes]
         };
         assert_eq!(bytes(&mut pending, 5000, 4000), [5000, 4000, 5000, 4000]);
         // The place was read before the last batch.
-        pending.freeze(LogPosition { head: 4000, data: 3000, ..pending.place() });
+        pending.freeze(LogPosition { head: 4000, data: 3000, ..LogPosition::at(LogMark::START) });
         assert_eq!(bytes(&mut pending, 6000, 4500), [6000, 4500, 2000, 1500]);
         assert_eq!(pending.tail().head, 0, "it may be read yet");
         pending.thaw();
@@ -364,12 +344,12 @@ mod tests {
         let blocks = BlockRange::new(BlockNo(lsn), 2);
         let taken = vec![Taken { blocks, content: TakenContent::Written(lsn) }];
         let dropped_extents = DroppedExtents { free: vec![blocks], dropped: Vec::new() };
-        pending.add(Lsn(lsn), counts(lsn), &changes, taken, dropped_extents);
+        pending.arrive(Lsn(lsn), counts(lsn), &changes, taken, dropped_extents);
     }
 
     #[test]
     fn a_generation_in_used_memory_is_as_one_in_new() {
-        let mut used = Pending::new(Lsn(4), LogMark::START);
+        let mut used = Pending::new(Lsn(4), LogPosition::at(LogMark::START));
         all_kinds(&mut used, 5);
         let gone: Generations = used.take().into_iter().filter_map(Generation::emptied).collect();
         assert_eq!(gone.len(), 1, "there is something to use again");
@@ -379,7 +359,7 @@ mod tests {
         assert!(used.spares.is_empty(), "it is used");
         all_kinds(&mut used, 7);
 
-        let mut new = Pending::new(Lsn(6), LogMark::START);
+        let mut new = Pending::new(Lsn(6), LogPosition::at(LogMark::START));
         all_kinds(&mut new, 7);
         assert_eq!(used.records(InodeNo(7)), new.records(InodeNo(7)));
         assert_eq!(used.bounds().collect::<Vec<_>>(), new.bounds().collect::<Vec<_>>());
@@ -397,7 +377,7 @@ mod tests {
             let mut changes = Changes::default();
             changes.put(Key::new(InodeNo(lsn), ItemKind::Extent, 0), &[7; 4000]);
             changes.delete(Key::new(InodeNo(lsn), ItemKind::Extent, 0));
-            pending.add(Lsn(lsn), counts(1), &changes, Vec::new(), DroppedExtents::default());
+            pending.arrive(Lsn(lsn), counts(1), &changes, Vec::new(), DroppedExtents::default());
             lsn += 1;
         }
         lsn - first
@@ -405,21 +385,27 @@ mod tests {
 
     #[test]
     fn what_was_deleted_takes_memory_until_its_generation_goes() {
-        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        let mut pending = Pending::new(Lsn(0), LogPosition::at(LogMark::START));
         let count = burst(&mut pending, 1);
         assert!(count < 1000, "{count} operations until it is much");
         assert!(pending.open().is_full());
-        pending.add(Lsn(count + 1), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
+        pending.arrive(
+            Lsn(count + 1),
+            counts(1),
+            &put(&[20]),
+            Vec::new(),
+            DroppedExtents::default(),
+        );
         assert_eq!(pending.take().len(), 2, "what is full in memory is followed by another");
     }
 
     #[test]
     fn memory_of_a_burst_is_not_kept() {
-        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        let mut pending = Pending::new(Lsn(0), LogPosition::at(LogMark::START));
         let count = burst(&mut pending, 1);
         let mut lsn = count + 1;
         let mut next = |pending: &mut Pending| {
-            pending.add(Lsn(lsn), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
+            pending.arrive(Lsn(lsn), counts(1), &put(&[20]), Vec::new(), DroppedExtents::default());
             lsn += 1;
             let taken = pending.take();
             assert_eq!(pending.take().len(), 0, "an empty one stays for what comes");

@@ -182,7 +182,7 @@ impl Inner {
     }
 
     fn ask(&self, upto: Lsn, about: InodeNo) -> Asked {
-        let (own_records, all_records) = self.pending.lock().records(about);
+        let (own_records, all_records) = self.pending.folded().records(about);
         Asked { upto, about, own_records, all_records, waiting: Stopwatch::start() }
     }
 

@@ -90,14 +90,14 @@ impl Inner {
         *self.logging.log.get_mut() = Log::new(ring, place);
         // Also what a commit contains was read, and is not known to be durable: nothing may be chained to it.
         if logged.is_clean && logged.walked == 0 && gap == 0 && is_marked {
-            self.pending.get_mut().begin_at(place);
+            self.pending.begin_at(place);
             return Ok(());
         }
         if !mutants::is(Mutant::TornReturns) {
             place = self.mark_rings()?;
         }
         if !mutants::is(Mutant::LogPlaceForgotten) {
-            self.pending.get_mut().set_place(place);
+            self.pending.set_place(place);
         }
         // It was read, and is not known to be durable: a flush may have failed.
         let data = if mutants::is(Mutant::LogDataNotAgain) { &[] } else { &logged.data[..] };
@@ -211,7 +211,7 @@ impl Inner {
         }
         self.space.lock().inodes = header.inode_count;
         // No operation is pending: the log holds them all.
-        self.pending.lock().restart(Lsn(header.last));
+        self.pending.folded().restart(Lsn(header.last));
         self.durable.store(header.last, Ordering::Release);
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Inner {
         // Commits go on naming this data: no flush has made it durable.
         let blocks = named.iter().map(|extent| extent.count).sum();
         let place = log.appended(last, blocks);
-        self.pending.lock().set_place(place);
+        self.pending.set_place(place);
         self.count_batches(generations.len() as u64, &receipt);
         self.log_is_used();
         step.end();
@@ -92,7 +92,7 @@ impl Inner {
             // A commit holds all that the log does.
             return Ok(false);
         }
-        let tail = *self.pending.lock().tail();
+        let tail = self.pending.tail();
         let written = log.confirm(&*self.device, &tail, Lsn(durable))?;
         Ok(written.inspect(|bytes| self.counters.log_bytes_written.add(*bytes)).is_some())
     }

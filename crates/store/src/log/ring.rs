@@ -18,7 +18,7 @@ use holdfast_format::Superblock;
 use holdfast_format::log::frame::MAGIC;
 use holdfast_format::log::{LogHeader, LogMark, UNIT};
 
-use super::pending::LogPosition;
+use super::position::LogPosition;
 use crate::Result;
 
 /// What a header says of its batch.

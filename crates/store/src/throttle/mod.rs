@@ -37,7 +37,7 @@ use pressure::{Levels, Pressure};
 const COMMIT_BYTES: u64 = 2 << 20;
 /// And more nodes than this, however little has changed in each: a freeze searches each of them.
 const COMMIT_NODES: u64 = 4096;
-/// A commit is wanted when so many bytes wait for the log; a quarter of a small log.
+/// A commit is wanted when so many bytes wait for the log, each key counted once; a quarter of a small log.
 const PENDING_BYTES: u64 = 2 << 20;
 /// A commit is wanted when only the log holds the data of so many blocks, 16 MiB: they are in memory, too.
 const LOG_BLOCKS_MAX: u64 = (16 << 20) / BLOCK_BYTES;
@@ -143,11 +143,20 @@ impl Throttle {
         }
     }
 
-    /// What waits for the log after a change, in bytes.
+    /// Whether so many bytes that arrived for the log, and may say the same several times, are to be looked at closer.
+    pub(crate) fn is_to_be_folded(&self, arrived: usize) -> bool {
+        arrived as u64 > self.pending_max() / 2
+    }
+
+    /// What waits for the log after changes, in bytes.
     pub(crate) fn pending_is(&self, pending: usize) {
-        if pending as u64 > PENDING_BYTES.min(self.log_ring() / 4) {
+        if pending as u64 > self.pending_max() {
             self.want(Job::Commit);
         }
+    }
+
+    fn pending_max(&self) -> u64 {
+        PENDING_BYTES.min(self.log_ring() / 4)
     }
 
     /// The log after a batch, or after a commit that made some of it dead: what a recovery would have to do with it

@@ -38,12 +38,14 @@ mod tests {
 
     use super::*;
     use crate::dropped_extents::{Counts, DroppedExtents};
+    use crate::log::LogPosition;
+    use crate::log::arrivals::Arrival;
     use crate::transaction::{Changes, Taken, TakenContent};
     use holdfast_format::item::lineage::MAIN;
 
     fn publish(pending: &mut Pending, lsn: u64, content: TakenContent) {
         let taken = vec![Taken { blocks: BlockRange::new(BlockNo(lsn * 10), 4), content }];
-        pending.add(
+        pending.arrive(
             Lsn(lsn),
             Counts { branch: MAIN, inodes: 1, main: 1 },
             &Changes::default(),
@@ -59,9 +61,9 @@ mod tests {
     #[test]
     fn a_flush_makes_durable_what_was_published_before_it_and_nothing_else() {
         let flushed = MemoryDevice::new(1 << 16).flush().expect("the device works");
-        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        let mut pending = Pending::new(Lsn(0), LogPosition::at(LogMark::START));
         publish(&mut pending, 1, TakenContent::Written(7));
-        pending.freeze(pending.place());
+        pending.add(Arrival::Freeze(LogPosition::at(LogMark::START)));
         publish(&mut pending, 2, TakenContent::Written(7));
         publish(&mut pending, 3, TakenContent::Durable);
         let sent = pending.sent();
