@@ -104,15 +104,18 @@ impl Forest {
         key: &Key,
         value: &[u8],
     ) -> Result<(), Full> {
-        let mut less = 0;
-        self.edit(node, |node| match node.search(&key.raw()) {
-            Ok(index) => {
-                less = referenced(&node.view(), key, node.view().value(index));
-                node.replace(index, value)
+        let (mut more, mut less) = (0, 0);
+        self.edit(node, |node| {
+            more = referenced(&node.view(), key, value);
+            match node.search(&key.raw()) {
+                Ok(index) => {
+                    less = referenced(&node.view(), key, node.view().value(index));
+                    node.replace(index, value)
+                }
+                Err(index) => node.insert(index, key, value),
             }
-            Err(index) => node.insert(index, key, value),
         })?;
-        self.trees.refer(tree, referenced(&self.view(node), key, value), less);
+        self.trees.refer(tree, more, less);
         Ok(())
     }
 
