@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_fuse::{Opens, RequestKind};
+use holdfast_posix::MountOptions;
 use rustix::fs::XattrFlags;
 
 use crate::common::{Mount, can_mount, mkfs, open_to_write, options};
@@ -159,7 +160,8 @@ fn refusing(opens: Opens) -> (Mount, Arc<AtomicBool>) {
     let inner = MemoryDevice::new(128 << 20);
     let device: Arc<dyn Device> = Arc::new(Refusing { inner, refuses: Arc::clone(&refuses) });
     mkfs(&device);
-    (Mount::with(device, options(), |fuse| fuse.opens = opens), refuses)
+    let few = MountOptions { inode_cache: 4, ..options() };
+    (Mount::with(device, few, |fuse| fuse.opens = opens), refuses)
 }
 
 /// A kernel that opens files itself has no handles that could each remember which errors they have got.
@@ -174,6 +176,8 @@ fn where_the_kernel_opens_files_fsyncs_report_what_failed_until_it_is_written_ag
     handles[0].write_all_at(&[1; 1 << 20], 0).unwrap();
     assert_eq!(handles[1].sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
     refuses.store(false, Ordering::SeqCst);
+    // The server has room for few files, and the kernel has it open.
+    (0..200).for_each(|n| drop(File::create(mount.path(&n.to_string())).unwrap()));
     handles[0].sync_all().expect_err("what was lost was not written again");
     handles[0].write_all_at(&[2; 1 << 20], 0).unwrap();
     handles[0].sync_all().unwrap();

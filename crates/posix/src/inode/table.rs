@@ -328,8 +328,13 @@ impl Entry {
             || !self.inode.data.is_clean()
             || self.inode.errors.unseen().is_some()
             || {
+                // Where the kernel opens files, a reference may be an open file, whose fsyncs must go on to fail (P7).
+                let is_lossy = self.inode.lost.first().is_some();
                 self.inode.state.try_read().is_none_or(|state| {
-                    state.handles > 0 || state.is_remembered_orphan() || state.atime_waits
+                    state.handles > 0
+                        || state.is_remembered_orphan()
+                        || state.atime_waits
+                        || is_lossy && state.lookups > 0
                 })
             }
     }

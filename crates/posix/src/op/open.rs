@@ -76,7 +76,8 @@ impl FileSystem {
     }
 
     /// A handle for one call, of a file that the layer above has opened with checked permissions. It knows nothing of
-    /// earlier calls, so only the first fsync after a write error reports it, through any handle (less than P7).
+    /// earlier calls: each fsync fails while bytes of the file are lost, but once they were written again only the first
+    /// fsync reports an error that none has, through any handle (less than P7).
     pub fn lend(&self, inode: InodeNo, flags: OpenFlags) -> Result<Arc<OpenFile>> {
         let inode = self.core.inode(inode)?;
         inode.expect_regular()?;
