@@ -47,6 +47,41 @@ fn open_and_close_cost_no_message() {
     assert_eq!(mount.count(RequestKind::Release), 0);
 }
 
+/// The kernel hears of the access time once for each change of a file, not with each open.
+#[test]
+fn where_the_server_opens_a_warm_read_costs_one_message() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::opened_by(Opens::Server);
+    fs::write(mount.path("f"), vec![1; 8192]).unwrap();
+    let read = || assert_eq!(fs::read(mount.path("f")).unwrap().len(), 8192);
+    read();
+    // The kernel asks for the time that the first one has moved.
+    read();
+    let again = mount.messages(|| (0..10).for_each(|_| read()));
+    assert_eq!(again, [("open", 10), ("release", 10)]);
+}
+
+/// What is not in the kernel's memory is asked for, and only that counts.
+#[test]
+fn where_the_kernel_opens_access_times_move_with_reads_that_it_asks_for() {
+    let Some(mount) = mount() else { return };
+    fs::write(mount.path("warm"), b"warm").unwrap();
+    let accessed = |name: &str| fs::metadata(mount.path(name)).unwrap().accessed().unwrap();
+    // Of the last page, which is not whole, the kernel has only what was written.
+    for (name, len, moves) in [("whole", 8192, false), ("part", 10_000, true)] {
+        fs::write(mount.path(name), vec![1; len]).unwrap();
+        let before = accessed(name);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert_eq!(fs::read(mount.path(name)).unwrap().len(), len);
+        match moves {
+            true => wait_for("the access time stays", || accessed(name) > before),
+            false => assert_eq!(accessed(name), before),
+        }
+    }
+}
+
 #[test]
 fn a_file_without_a_name_exists_until_it_is_closed() {
     let Some(mount) = mount() else { return };
