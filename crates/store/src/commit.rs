@@ -347,8 +347,7 @@ impl Inner {
         if let Some(mut journal) = self.journal.try_lock() {
             journal.give_back_memory();
         }
-        let spares = self.pending.take_spares();
-        drop(spares);
+        drop(self.pending.take_spares());
         self.regions.give_back();
     }
 

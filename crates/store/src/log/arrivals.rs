@@ -27,7 +27,7 @@ pub(super) struct Operation<'a, 'c> {
 }
 
 /// How many there are of each kind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Lengths {
     changes: usize,
     taken: usize,
@@ -130,7 +130,7 @@ impl Arrivals {
                         freed: &mut freed,
                         dropped: &mut dropped,
                     }));
-                    // What was not asked for goes all the same.
+                    // Items that `each` left must not be taken for those of the next operation.
                     changes.for_each(drop);
                     taken.for_each(drop);
                     freed.for_each(drop);
@@ -155,8 +155,8 @@ impl Arrivals {
             + self.dropped.capacity() * size_of::<Dropped>()
     }
 
-    /// Whether a commit is being made that began with one of these.
+    /// Whether a commit is being made that began with one of these. Little has arrived behind its freeze.
     pub(super) fn holds_a_freeze(&self) -> bool {
-        self.events.iter().any(|event| matches!(event, Event::Freeze(_)))
+        self.events.iter().rev().any(|event| matches!(event, Event::Freeze(_)))
     }
 }

@@ -8,6 +8,8 @@ use crate::transaction::{Changes, Taken, TakenContent};
 pub(super) const RECORD_BYTES: usize = 32;
 /// No record is longer than this that says of which branch the next ones are.
 pub(super) const BRANCH_BYTES: usize = 24;
+/// No records are longer than these of blocks that a branch drops.
+pub(super) const DROPPED_BYTES: usize = 2 * RECORD_BYTES + BRANCH_BYTES;
 /// No inode is longer than this.
 pub(super) const INODE_BYTES: usize = 192;
 /// No patch is longer than this without its bytes.
@@ -33,6 +35,6 @@ pub(super) fn bound_of_taken(taken: &Taken) -> usize {
 pub(super) fn bound_of(changes: &Changes, taken: &[Taken], freed: usize, dropped: usize) -> usize {
     let changes = changes.iter().map(|of| bound_of_change(&of.key, of.value.map(<[u8]>::len)));
     let taken = taken.iter().map(bound_of_taken);
-    let extents = freed * RECORD_BYTES + dropped * (2 * RECORD_BYTES + BRANCH_BYTES);
+    let extents = freed * RECORD_BYTES + dropped * DROPPED_BYTES;
     changes.sum::<usize>() + taken.sum::<usize>() + extents + BRANCH_BYTES
 }

@@ -15,7 +15,9 @@ use holdfast_format::{ItemKind, Key};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::arrivals::Operation;
-use super::bounds::{BRANCH_BYTES, INODE_BYTES, RECORD_BYTES, bound_of_change, bound_of_taken};
+use super::bounds::{
+    BRANCH_BYTES, DROPPED_BYTES, INODE_BYTES, RECORD_BYTES, bound_of_change, bound_of_taken,
+};
 use super::values::{Value, Values};
 use crate::transaction::{Change, Taken, TakenContent};
 
@@ -271,7 +273,7 @@ impl Generation {
             self.freed.push(range);
         }
         for of in dropped {
-            self.bound += 2 * RECORD_BYTES + BRANCH_BYTES;
+            self.bound += DROPPED_BYTES;
             self.dropped.push((branch, of));
         }
     }

@@ -18,11 +18,7 @@ use holdfast_base::{InodeNo, Lsn};
 use super::arrivals::{Arrival, Arrivals};
 use super::generation::Generation;
 use super::position::LogPosition;
-#[cfg(test)]
-use crate::dropped_extents::{Counts, DroppedExtents};
 use crate::log_resident::LogResident;
-#[cfg(test)]
-use crate::transaction::{Changes, Taken};
 
 /// Generations whose memory is kept for the next ones: while one is filled, a batch and a commit may each bring one
 /// back.
@@ -230,32 +226,32 @@ impl Pending {
 }
 
 #[cfg(test)]
-impl Pending {
-    /// An operation arrives and is folded in at once.
-    pub(super) fn arrive(
-        &mut self,
-        lsn: Lsn,
-        counts: Counts,
-        changes: &Changes,
-        taken: Vec<Taken>,
-        dropped_extents: DroppedExtents,
-    ) {
-        let mut arrivals = Arrivals::default();
-        arrivals.add((lsn, counts, false), changes, taken, dropped_extents);
-        arrivals.drain(|arrival| self.add(arrival));
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transaction::TakenContent;
+    use crate::dropped_extents::{Counts, DroppedExtents};
+    use crate::transaction::{Changes, Taken, TakenContent};
     use holdfast_base::BlockNo;
     use holdfast_base::BlockRange;
     use holdfast_format::item::lineage::MAIN;
     use holdfast_format::item::{Dentry, FileType, InodeItem};
     use holdfast_format::log::LogMark;
     use holdfast_format::{ItemKind, Key};
+
+    impl Pending {
+        /// An operation arrives and is folded in at once.
+        pub(in crate::log) fn arrive(
+            &mut self,
+            lsn: Lsn,
+            counts: Counts,
+            changes: &Changes,
+            taken: Vec<Taken>,
+            dropped_extents: DroppedExtents,
+        ) {
+            let mut arrivals = Arrivals::default();
+            arrivals.add((lsn, counts, false), changes, taken, dropped_extents);
+            arrivals.drain(|arrival| self.add(arrival));
+        }
+    }
 
     fn counts(main: u64) -> Counts {
         Counts { branch: MAIN, inodes: main, main }

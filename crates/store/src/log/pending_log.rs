@@ -72,22 +72,17 @@ impl PendingLog {
     /// What is pending, with all that has arrived.
     pub(crate) fn folded(&self) -> MutexGuard<'_, Pending> {
         let mut pending = self.pending.lock();
-        self.fold(&mut pending, |pending, _, arrival| pending.add(arrival));
+        self.fold(&mut pending, Pending::add);
         pending
     }
 
-    /// Passes what has arrived to `each`, with whether a freeze is among it.
-    fn fold(
-        &self,
-        pending: &mut Pending,
-        mut each: impl FnMut(&mut Pending, bool, Arrival<'_, '_>),
-    ) {
+    /// Passes what has arrived to `each`.
+    fn fold(&self, pending: &mut Pending, mut each: impl FnMut(&mut Pending, Arrival<'_, '_>)) {
         // What is folded in part would be a batch that misses some of it. Ends before the caller's lock does.
         let step = Step::begin(&self.stop, "the folding of operations");
         let spare = std::mem::take(&mut pending.spare_arrivals);
         let mut arrivals = std::mem::replace(&mut self.arrived.lock().arrivals, spare);
-        let has_freeze = arrivals.holds_a_freeze();
-        arrivals.drain(|arrival| each(pending, has_freeze, arrival));
+        arrivals.drain(|arrival| each(pending, arrival));
         pending.spare_arrivals = arrivals;
         step.end();
     }
@@ -146,16 +141,18 @@ impl PendingLog {
     /// it was folded: the rest is forgotten as it came.
     pub(crate) fn thaw(&self) -> Generations {
         let mut pending = self.pending.lock();
-        // They lie in what is folded.
-        let folds = [Mutant::LoggedAgain, Mutant::DroppedWithCommit, Mutant::BatchOverFreeze];
-        let mut is_behind = folds.into_iter().any(mutants::is);
+        // Each of these goes wrong with what is folded.
+        let folding = [Mutant::LoggedAgain, Mutant::DroppedWithCommit, Mutant::BatchOverFreeze];
+        // The freeze is this commit's, and no other can arrive before its thaw.
+        let mut is_contained =
+            self.arrived.lock().arrivals.holds_a_freeze() && !folding.into_iter().any(mutants::is);
         let (mut last, mut gone) = (None, Generations::new());
-        self.fold(&mut pending, |pending, has_freeze, arrival| match arrival {
-            Arrival::Freeze(log) if !is_behind => {
-                is_behind = true;
+        self.fold(&mut pending, |pending, arrival| match arrival {
+            Arrival::Freeze(log) if is_contained => {
+                is_contained = false;
                 gone = pending.drop_all(last, log);
             }
-            Arrival::Operation(operation) if has_freeze && !is_behind => last = Some(operation.lsn),
+            Arrival::Operation(operation) if is_contained => last = Some(operation.lsn),
             arrival => pending.add(arrival),
         });
         self.arrived.lock().is_held_back = false;
