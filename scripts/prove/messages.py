@@ -96,6 +96,11 @@ def mount(holdfast, options, image, at):
         run(holdfast, "mount", image, at, *(["-o", options] if options else []))
 
 
+def umount(holdfast, options, at):
+    """The words that end a mount."""
+    return [*([] if options is None else [holdfast]), "umount", at]
+
+
 def counts(holdfast, options, at):
     if options is None:
         return {}
@@ -140,11 +145,11 @@ def main():
                     after = counts(asked.holdfast, options, at)
                     sums[name, mode] = {kind: (after[kind] - before[kind]) / of for kind in after if after[kind] > before[kind]}
                     times.setdefault((name, mode), []).append(1e6 * took / of)
-                run(*(["umount"] if options is None else [asked.holdfast, "umount"]), at)
+                run(*umount(asked.holdfast, options, at))
                 mounted = False
     finally:
         if mounted:
-            subprocess.run(["umount", at] if options is None else [asked.holdfast, "umount", at], check=False)
+            subprocess.run(umount(asked.holdfast, options, at), check=False)
         if not os.path.ismount(at):
             shutil.rmtree(folder)
     steps = list(dict.fromkeys(name for name, _ in sums))
