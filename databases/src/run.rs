@@ -82,7 +82,7 @@ impl Work {
         let each = |value: u64, commits: u64| value as f64 / commits.max(1) as f64;
         let counted = to.commits - from.commits;
         let flushes = each(to.flushes - from.flushes, counted);
-        // A commit of a lone client shares its flush with nobody; one or two may have begun before, or end later.
+        // A lone client shares no flush. Two commits at most lie across the first and the last moment, with theirs outside.
         ensure!(
             self.clients > 1 || to.flushes - from.flushes + 2 >= counted,
             "{counted} commits with {flushes} flushes each are not durable"
