@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::InodeNo;
+use holdfast_base::clock::SimulatedClock;
 use holdfast_base::prng::{Prng, entropy};
 use holdfast_base::switch::FsyncWait;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -496,6 +497,8 @@ fn explore(scene: &'static Scene) {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let base = if scene.is_full { filled(scene.threads) } else { formatted() };
     let base: Arc<Vec<u8>> = Arc::new(base);
+    // What is learned from how long something took is the same each time. All threads of a run are this one's.
+    let _clock = SimulatedClock::new().enter();
     let (first, count) = match number("HOLDFAST_SEED") {
         Some(seed) => (seed, 1),
         None => (entropy() >> 20, number("HOLDFAST_SCHEDULES").unwrap_or(40)),

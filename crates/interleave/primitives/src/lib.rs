@@ -221,6 +221,21 @@ impl Condvar {
         WaitTimeoutResult(shuttle::rand::thread_rng().gen_range(0..2) == 0)
     }
 
+    /// Waits until `condition` does not hold, or the time is over: that is random.
+    pub fn wait_while_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        time: Duration,
+    ) -> WaitTimeoutResult {
+        while condition(guard) {
+            if self.wait_for(guard, time).timed_out() {
+                return WaitTimeoutResult(condition(guard));
+            }
+        }
+        WaitTimeoutResult(false)
+    }
+
     /// Lets one go on.
     pub fn notify_one(&self) {
         self.0.notify_one();

@@ -15,6 +15,7 @@ mod around_mark;
 mod arrivals;
 mod bounds;
 mod format;
+mod gather;
 pub(crate) mod generation;
 mod validate;
 mod validate_blocks;

@@ -13,6 +13,7 @@ use holdfast_base::{InodeNo, LogFallback, Lsn, Receipt, wait};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Led;
+use super::gather::Gather;
 use super::rhythm::Rhythm;
 use crate::{Inner, Result, StoreError, step};
 
@@ -35,6 +36,9 @@ struct QueueState {
     /// The receipt for all callers that share the last batch.
     last: Receipt,
     rhythm: Rhythm,
+    gather: Gather,
+    /// Callers that wait in [`Inner::wait`].
+    blocked: usize,
     /// Registered callbacks, the oldest first. Empty unless a thread leads on; only that thread removes them.
     left: Vec<Left>,
 }
@@ -44,6 +48,8 @@ struct QueueState {
 pub(super) struct Queue {
     state: Mutex<QueueState>,
     answered: Condvar,
+    /// A callback was registered while a thread leads on, which alone may wait for that.
+    asked: Condvar,
 }
 
 holdfast_base::opaque!(Queue);
@@ -158,11 +164,16 @@ impl Inner {
         }
         state.left.push(Left { asked, then: Box::new(then), outcome: None });
         if state.leads == Leads::On {
+            drop(state);
+            self.logging.queue.asked.notify_one();
             return;
         }
         let mut lead = self.take_lead(&mut state, Leads::On);
         drop(state);
-        let mut next = self.tell(&mut lead);
+        let (mut next, _) = self.tell(&mut lead);
+        if next.is_some() {
+            self.gather(None);
+        }
         while let Some(asked) = next {
             let led = self.lead(&asked).and_then(|led| self.outcome(&asked, led));
             let outcome = led.transpose();
@@ -174,11 +185,30 @@ impl Inner {
                 first.asked = again.unwrap_or(asked);
             }
             self.logging.queue.answered.notify_all();
-            next = self.tell(&mut lead);
+            let answered;
+            (next, answered) = self.tell(&mut lead);
             if next.is_some() {
                 wait::will_help();
+                self.gather(Some(answered));
             }
         }
+    }
+
+    /// Waits for callers that are likely to come, if that pays: as many as were answered just now, or those that shared
+    /// the last batch of the lead before. The first of those that wait already stays the first.
+    fn gather(&self, answered: Option<usize>) {
+        let queue = &self.logging.queue;
+        let mut state = queue.state.lock();
+        let (left, took) = (state.left.len(), state.rhythm.took());
+        let likely = answered.unwrap_or_else(|| state.gather.likely(took));
+        let Some(patience) = state.gather.patience(likely, took) else { return };
+        // Those that are waited for must be heard.
+        wait::will_wait();
+        let time = Stopwatch::start();
+        let all = left + likely;
+        let _ = queue.asked.wait_while_for(&mut state, |state| state.left.len() < all, patience);
+        let (came, waited) = (state.left.len() - left, left + state.blocked);
+        state.gather.waited((came, waited), time.elapsed(), took);
     }
 
     fn ask(&self, upto: Lsn, about: InodeNo) -> Asked {
@@ -206,7 +236,9 @@ impl Inner {
 
     fn wait(&self, state: &mut MutexGuard<'_, QueueState>) {
         wait::will_wait();
+        state.blocked += 1;
         self.logging.queue.answered.wait(state);
+        state.blocked -= 1;
     }
 
     fn take_lead(&self, state: &mut QueueState, leads: Leads) -> Lead<'_> {
@@ -220,10 +252,11 @@ impl Inner {
         self.counters.fsync_wait_ns.add(wait_ns);
         let led = self.make_batch();
         match &led {
-            Ok(Led::Logged(receipt, _)) => {
+            // Unless others had logged it all.
+            Ok(Led::Logged(receipt, _)) if receipt.batch.is_some() => {
                 self.logging.queue.state.lock().rhythm.batch(asked.about, receipt);
             }
-            Ok(Led::LogFallback(_)) => {}
+            Ok(_) => {}
             // Nothing after it can be trusted (P7).
             Err(error) => step::stop(&self.stop, error.to_string()),
         }
@@ -264,9 +297,10 @@ impl Inner {
 
     /// Runs all callbacks that need not wait any more, one by one: a callback that panics takes no other with it (a
     /// second panic ends the program). Returns the first callback left, for which the next batch is made; `None` ends
-    /// the lead.
-    fn tell(&self, lead: &mut Lead<'_>) -> Option<Asked> {
+    /// the lead. And how many it has run.
+    fn tell(&self, lead: &mut Lead<'_>) -> (Option<Asked>, usize) {
         let queue = &self.logging.queue;
+        let mut answered = 0;
         loop {
             let mut state = queue.state.lock();
             let last = state.last;
@@ -278,16 +312,18 @@ impl Inner {
                 let Left { then, .. } = state.left.remove(at);
                 drop(state);
                 then(outcome);
+                answered += 1;
                 continue;
             }
             let next = state.left.first().map(|left| left.asked);
             if next.is_none() {
                 state.leads = Leads::Nobody;
+                state.gather.answered_all(answered);
                 lead.is_given_up = true;
                 drop(state);
                 queue.answered.notify_all();
             }
-            return next;
+            return (next, answered);
         }
     }
 }

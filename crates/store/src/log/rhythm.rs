@@ -27,6 +27,11 @@ impl Rhythm {
         self.took = Duration::from_nanos(receipt.write_ns + receipt.flush_ns);
     }
 
+    /// How long the last batch took.
+    pub(super) fn took(&self) -> Duration {
+        self.took
+    }
+
     /// How long a batch takes, if anything but `of` was fsynced lately.
     pub(super) fn beside(&self, of: Option<InodeNo>) -> Option<Duration> {
         let time = match self.last {
