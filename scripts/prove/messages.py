@@ -5,11 +5,14 @@ usage: messages.py HOLDFAST [--tar /usr/src/linux-source-6.1.tar.xz] [--part fs]
 
 Each mode is a mount of its own, of a volume in a file, in turns, with an ext4 behind them; the tree is `--part` of the archive. Counts
 are those of the filesystem process (RELEASE and FORGET, for which no program waits, are counted apart), for each file that the step works
-on. In tar, one GETXATTR asks for capabilities before the first write of a file, one for a list at fchmod(2): `noxattr` alone ends them, as
-Linux keeps no answer beyond the inode. Times are medians of the rounds, in microseconds for each file, and only to be compared within a row.
+on, and how often its threads slept (voluntary context switches: for a request, a lock or the device). In tar, one GETXATTR asks for
+capabilities before the first write of a file, one for a list at fchmod(2): `noxattr` alone ends them, as Linux keeps no answer beyond the
+inode. Times are medians of the rounds, in microseconds for each file, and only to be compared within a row.
 """
 
 import argparse
+import contextlib
+import glob
 import json
 import os
 import shutil
@@ -51,6 +54,22 @@ def read(path):
             pass
 
 
+def in_two(work, names):
+    """Half of it in another process."""
+    half = len(names) // 2
+    other = os.fork()
+    if other == 0:
+        status = 1
+        try:
+            [work(name) for name in names[:half]]
+            status = 0
+        finally:
+            os._exit(status)
+    [work(name) for name in names[half:]]
+    if os.waitpid(other, 0)[1] != 0:
+        sys.exit("the other client failed")
+
+
 def files_below(folder):
     return [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
 
@@ -62,8 +81,12 @@ class Steps:
         self.at, self.archive, self.entries = at, archive, entries
         flat = os.path.join(at, "flat")
         self.made = [os.path.join(flat, f"file-{number:05}") for number in range(files)]
+        # In directories of their own.
+        sides = [os.path.join(at, side) for side in ("left", "right")]
+        self.made_by_two = [os.path.join(side, f"file-{number:05}") for side in sides for number in range(files // 2)]
         self.moved = [name + "-moved" for name in self.made]
-        os.mkdir(flat)
+        for each in flat, *sides:
+            os.mkdir(each)
 
     def list(self):
         tree, copy = os.path.join(self.at, "tree"), os.path.join(self.at, "copy")
@@ -73,6 +96,7 @@ class Steps:
         os.makedirs(tree, exist_ok=True)
         return [
             ("create 4 KiB", each(create, self.made), flat),
+            ("create 4 KiB, 2 clients", lambda: in_two(create, self.made_by_two), flat),
             ("stat, warm", each(os.stat, self.made), flat),
             ("read 4 KiB, again", each(read, self.made), flat),
             ("rename", each(os.rename, self.made, self.moved), flat),
@@ -102,9 +126,16 @@ def umount(holdfast, options, at):
 
 
 def counts(holdfast, options, at):
+    """Requests so far by kind, and times that each thread of the filesystem process slept."""
     if options is None:
-        return {}
-    return json.loads(run(holdfast, "stats", "--json", at))["all"]["requests"]
+        return {}, {}
+    stats = json.loads(run(holdfast, "stats", "--json", at))
+    slept = {}
+    for status in glob.glob(f"/proc/{stats['pid']}/task/*/status"):
+        # A thread may have ended.
+        with contextlib.suppress(OSError), open(status, encoding="utf-8") as lines:
+            slept[status] = sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+    return stats["all"]["requests"], slept
 
 
 def main():
@@ -127,7 +158,7 @@ def main():
         archive = os.path.join(folder, "part.tar")
         run("tar", "-C", source, "-cf", archive, ".")
         shutil.rmtree(source)
-        sums, times = {}, {}
+        sums, sleeps, times = {}, {}, {}
         for _ in range(asked.rounds):
             for mode, options in MODES.items():
                 mount(asked.holdfast, options, image, at)
@@ -137,13 +168,14 @@ def main():
                         # Behind the first time fstat(2) asks for the access times that reads have moved.
                         work()
                         work()
-                    before, began = counts(asked.holdfast, options, at), time.perf_counter()
+                    (before, awake), began = counts(asked.holdfast, options, at), time.perf_counter()
                     work()
                     took = time.perf_counter() - began
                     # What no program waits for comes a moment later.
                     time.sleep(0.05)
-                    after = counts(asked.holdfast, options, at)
+                    after, asleep = counts(asked.holdfast, options, at)
                     sums[name, mode] = {kind: (after[kind] - before[kind]) / of for kind in after if after[kind] > before[kind]}
+                    sleeps.setdefault((name, mode), []).append(sum(asleep[thread] - awake.get(thread, 0) for thread in asleep) / of)
                     times.setdefault((name, mode), []).append(1e6 * took / of)
                 run(*umount(asked.holdfast, options, at))
                 mounted = False
@@ -153,7 +185,7 @@ def main():
         if not os.path.ismount(at):
             shutil.rmtree(folder)
     steps = list(dict.fromkeys(name for name, _ in sums))
-    print(f"{asked.files} files in a directory, or {entries} of {asked.part}; messages that a program waits for + others, and us, for each file\n")
+    print(f"{asked.files} files in a directory, or {entries} of {asked.part}; messages that a program waits for + others, sleeps, and us, for each file\n")
     print("| step | " + " | ".join(MODES) + " |")
     print("| --- |" + " ---: |" * len(MODES))
     for name in steps:
@@ -162,14 +194,15 @@ def main():
             of = sums[name, mode]
             unwaited = sum(count for kind, count in of.items() if kind in UNWAITED)
             waited = sum(of.values()) - unwaited
-            cells.append(f"{waited:.2f} + {unwaited:.2f}, {statistics.median(times[name, mode]):.0f} us")
+            slept = statistics.median(sleeps[name, mode])
+            cells.append(f"{waited:.2f} + {unwaited:.2f}, {slept:.2f}, {statistics.median(times[name, mode]):.0f} us")
         print(f"| {name} | " + " | ".join(cells) + " |")
     print("\nby default:")
     for name in steps:
         of = sorted(sums[name, "default"].items(), key=lambda pair: -pair[1])
         print(f"  {name}: " + ", ".join(f"{kind} {count:.2f}" for kind, count in of if count >= 0.01))
     if asked.json:
-        rows = [{"step": name, "mode": mode, "messages": of, "us": times[name, mode]} for (name, mode), of in sums.items()]
+        rows = [{"step": name, "mode": mode, "messages": of, "sleeps": sleeps[name, mode], "us": times[name, mode]} for (name, mode), of in sums.items()]
         with open(asked.json, "w", encoding="utf-8") as file:
             json.dump({"entries": entries, "files": asked.files, "part": asked.part, "rows": rows}, file, indent=1)
 
