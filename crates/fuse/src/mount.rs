@@ -28,8 +28,8 @@ use crate::options::FuseOptions;
 const FS_TYPE: &str = "fuse.holdfast";
 /// The helper for users other than root.
 const HELPER: &str = "fusermount3";
-/// Kilobytes that the kernel may read ahead.
-const READ_AHEAD_KB: &str = "1024";
+/// Kilobytes that the kernel may read ahead: four requests, so that the device has one while others are copied.
+const READ_AHEAD_KB: &str = "4096";
 
 /// A mount of ours. Dropping it detaches it if it is still there.
 #[derive(Debug)]

@@ -9,6 +9,29 @@ use super::convert;
 use crate::interface::{Answer, Entry, Errno, Opened};
 use crate::owners::Owners;
 
+/// What direct I/O is aligned to.
+const PAGE: usize = 4096;
+
+/// Memory for the bytes of answers.
+pub(super) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// None yet.
+    pub(super) const fn new() -> Buffer {
+        Buffer(Vec::new())
+    }
+
+    /// At least so many bytes, from the start of a page on: a device reads straight to there.
+    pub(super) fn at_least(&mut self, most: usize) -> &mut [u8] {
+        if self.0.len() < most + PAGE {
+            // Not made longer: zeros from the system take memory only where they are used.
+            self.0 = vec![0; most + PAGE];
+        }
+        let at = self.0.as_ptr().align_offset(PAGE);
+        &mut self.0[at..]
+    }
+}
+
 /// An answer, before it is bytes.
 #[derive(Debug)]
 pub(super) enum Out {
@@ -68,4 +91,20 @@ pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
             end
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_begin_with_a_page_and_keep_their_memory() {
+        let mut buffer = Buffer::new();
+        for most in [1, 4096, 128 << 10, 1 << 20] {
+            let bytes = buffer.at_least(most);
+            assert!(bytes.len() >= most && bytes.as_ptr().addr().is_multiple_of(PAGE), "{most}");
+            let start = bytes.as_ptr();
+            assert_eq!(buffer.at_least(most / 2).as_ptr(), start);
+        }
+    }
 }

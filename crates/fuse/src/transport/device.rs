@@ -28,6 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
+use super::answer::Buffer;
 use super::backoff::with_backoff;
 use super::effect::effect;
 use super::ending::Ending;
@@ -56,7 +57,7 @@ const WRITE_CACHE: u32 = 1;
 
 thread_local! {
     /// Where a thread puts its answers.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Buffer> = const { RefCell::new(Buffer::new()) };
 }
 
 /// Shakes hands with the kernel at the other end of `fuse` and starts what then serves requests until the filesystem is
@@ -318,7 +319,7 @@ fn read_requests(
                     Next::Sleep(None) if is_warm => {
                         if !sleep(fuse, Some(IDLE))? {
                             buffer = new_buffer();
-                            BUFFER.with_borrow_mut(|buffer| *buffer = Vec::new());
+                            BUFFER.with_borrow_mut(|buffer| *buffer = Buffer::new());
                             is_warm = false;
                         }
                     }
@@ -385,12 +386,10 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
         });
     }
     let pending = Pending::new(fuse, header.unique);
-    BUFFER.with_borrow_mut(|out| {
+    BUFFER.with_borrow_mut(|buffer| {
         // No longer than any request of this thread wanted: there may be many threads, and it stays.
         let most = dispatch::most_filled(&request.op).map_or(MAX_ANSWER, |most| most as usize);
-        if out.len() < most {
-            out.resize(most.min(MAX_WRITE as usize), 0);
-        }
+        let out = buffer.at_least(most.min(MAX_WRITE as usize));
         let (answer, noted) = if dispatch::fills(header.opcode) {
             (dispatch::fill(server, header, &request.op, out), None)
         } else {
