@@ -28,6 +28,7 @@ use crate::discard::Discarder;
 use crate::freezes::Freezes;
 use crate::guard::{Guarded, Keeper};
 use crate::host::MADE;
+use crate::journal::replay::Replayed;
 use crate::journal::{Journal, recover};
 use crate::load;
 use crate::log::replay::{Broken, Logged};
@@ -85,12 +86,7 @@ fn open_alone(
     for why in hole.iter().chain(&replayed.lost) {
         refuse_to_write(why, options)?;
     }
-    let mut logged = match &hole {
-        // The log goes on behind commits that are gone: their blocks may serve others since.
-        Some(_) => Logged::nothing(replayed.superblock.log),
-        None => log::replay::read(&**device, &replayed),
-    };
-    logged.last_birth = replayed.last_epoch.next();
+    let mut logged = read_log(&**device, &mut replayed, hole.is_some());
     let mut took = time.nanos();
     // Until the whole log is in memory, the nodes of the journal stand in front of the device, and nothing is
     // written: an opening refused for its log leaves the volume as it was (P9).
@@ -148,6 +144,18 @@ fn open_alone(
     }
     update_limits(&inner, options);
     Ok(inner)
+}
+
+/// What the log holds behind the commits.
+fn read_log(device: &dyn Device, replayed: &mut Replayed, has_hole: bool) -> Logged {
+    let mut logged = match has_hole {
+        // The log goes on behind commits that are gone: their blocks may serve others since.
+        true => Logged::nothing(replayed.superblock.log),
+        false => log::replay::read(device, replayed),
+    };
+    logged.names_what_is_there(&mut replayed.superblock.log);
+    logged.last_birth = replayed.last_epoch.next();
+    logged
 }
 
 /// Refuses a volume that its device does not hold, or that this program cannot write.

@@ -114,6 +114,14 @@ impl Logged {
         }
     }
 
+    /// Lets a mark behind which the log was read name no batch that was not found whole: a crash may have left it out, though a commit knew
+    /// of it. The superblock that stands for that commit is durable before the log has its marker, and would say that the log was wiped.
+    pub(crate) fn names_what_is_there(&self, mark: &mut LogMark) {
+        if !self.before.is_fine() {
+            mark.sum = 0;
+        }
+    }
+
     /// Nothing from a batch on counts that cannot be.
     pub(crate) fn end_before(&mut self, broken: Broken) {
         self.batches.truncate(broken.batch);

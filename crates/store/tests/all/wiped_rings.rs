@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockRange};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
 use holdfast_check::{Issue, Options};
-use holdfast_device::{Device, MemoryDevice};
+use holdfast_device::sim::Policy;
+use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::Geometry;
 use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::LogHeader;
@@ -171,4 +172,53 @@ fn change(device: &MemoryDevice, at: u64) {
     device.read(sector, &mut bytes).unwrap();
     bytes[byte] ^= 0x24;
     device.write(sector, &bytes).unwrap();
+}
+
+/// Power takes a batch that no caller waited for and leaves the commit behind it, whose mark names that batch; then it fails again, at
+/// every write of the recovery (P9).
+#[test]
+fn a_recovery_without_the_batch_of_its_mark_is_no_wiped_log() {
+    for geometry in shapes() {
+        let device = small::formatted_as(geometry);
+        let store = small::open(&device);
+        small::put(&store, 0..10, 7, 9);
+        small::sync(&store);
+        store.commit().unwrap();
+        small::put(&store, 10..20, 7, 9);
+        let before = small::sectors(&device, geometry.log());
+        store.append().unwrap();
+        let after = small::sectors(&device, geometry.log());
+        store.commit().unwrap();
+        let upto = store.latest();
+        let left = device.snapshot();
+        drop(store);
+        let lost: Vec<usize> = (0..before.len()).filter(|&at| before[at] != after[at]).collect();
+        assert!(!lost.is_empty());
+        for distance in geometry.ring_places() {
+            let start = BlockNo(geometry.log().start.0 + distance);
+            let ring = BlockRange::new(start, geometry.log().count);
+            small::write_sectors(&left, ring, &before, &lost);
+        }
+        assert_eq!(issues(&left), [0; 0]);
+        let sim = Arc::new(SimDevice::new(&left));
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        drop(Store::open(sim.clone(), &options, Arc::default()).unwrap());
+        let recording = sim.recording();
+        let (mut cut, mut images) = (recording.start(), 0);
+        for event in recording.events.iter().filter(|event| event.changes_images()) {
+            cut.advance(event);
+            for image in
+                cut.images(&Policy { exhaustive: 3, each: 3, samples: 2, torn: 2, seed: 1 })
+            {
+                let what = format!("at {}: {}", cut.index(), image.describe());
+                let image = image.device();
+                assert_eq!(issues(&image), [0; 0], "{what}");
+                let opened = Store::open(Arc::new(image), &options, Arc::default());
+                let store = opened.unwrap_or_else(|error| panic!("{what}: {error}")).into_main();
+                assert_eq!(store.latest(), upto, "{what}");
+                images += 1;
+            }
+        }
+        assert!(images > 10, "{images}");
+    }
 }
