@@ -18,7 +18,7 @@ use super::counted::{Counted, counted};
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
 use super::in_place::{Reserved, Room, Wants};
 use super::view::{clipped, load_raw_block};
-use super::writeback::write_back;
+use super::writeback::write_back_front;
 use crate::core::Core;
 use crate::file_data::{Content, WriterGuard};
 use crate::inode::{Inode, InodeState};
@@ -337,11 +337,16 @@ fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     let mut failed: Option<FsError> = None;
     let others = core.data.waiting();
     for inode in std::iter::once(inode).chain(&others) {
-        if let Err(error) = write_back(core, inode) {
-            failed = Some(error);
-        }
-        if !core.data.totals.is_full() {
-            return Ok(());
+        loop {
+            let before = inode.data.pages();
+            let written = write_back_front(core, inode);
+            if !core.data.totals.is_full() {
+                return Ok(());
+            }
+            failed = written.err().or(failed);
+            if inode.data.is_clean() || inode.data.pages() >= before {
+                break;
+            }
         }
     }
     // Others may have filled it again; only a writeback that fails stops a writer.
@@ -355,7 +360,7 @@ mod tests {
     use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
     use holdfast_sync::atomic::{AtomicU64, Ordering};
 
-    use super::super::tests::{open, volume, write};
+    use super::super::tests::{open, volume, volume_of, write};
     use super::*;
     use crate::*;
 
@@ -401,5 +406,32 @@ mod tests {
         let mut bytes = vec![0; 20_000];
         assert_eq!(fs.read(&file, 0, &mut bytes).unwrap(), 20_000);
         assert!(bytes == all);
+    }
+
+    #[test]
+    fn a_writer_at_the_limit_waits_for_a_part_of_what_waits_and_not_for_all() {
+        let device = volume_of(64 << 20);
+        // There is no background that writes before.
+        let options = MountOptions {
+            commit_secs: 0,
+            dirty_bytes: 32 << 20,
+            threads: false,
+            ..MountOptions::default()
+        };
+        let fs = FileSystem::mount(device, options).unwrap();
+        let file = open(&fs);
+        let one = |at: u64| write(&fs, &file, at << 20, &[at as u8; 1 << 20]);
+        (0..24).for_each(one);
+        assert_eq!(fs.dirty_bytes(), 24 << 20);
+        let mtime = file.inode.state.read().attr.mtime;
+        one(24);
+        assert_eq!(fs.dirty_bytes(), 17 << 20);
+        assert!(file.inode.state.read().disk.mtime == mtime, "what was written is not older");
+        (25..40).for_each(one);
+        assert!(fs.dirty_bytes() <= 24 << 20);
+        let mut bytes = vec![0; 40 << 20];
+        assert_eq!(fs.read(&file, 0, &mut bytes).unwrap(), 40 << 20);
+        assert!(bytes.chunks(1 << 20).zip(0..).all(|(mib, at)| mib.iter().all(|byte| *byte == at)));
+        fs.unmount().unwrap();
     }
 }

@@ -7,7 +7,7 @@
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
 
-use super::writeback::write_back;
+use super::writeback::{ROUND_BLOCKS, write_back_front};
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::last_message::LastMessage;
@@ -43,22 +43,35 @@ fn run(core: &Core) {
         }
         let _inside = core.gate.enter_first();
         let written = match wanted.all {
-            true => core.write_back(),
-            false => write_streams(core, wanted.streams.values()),
+            true => write_much(core),
+            false => write_streams(core, wanted.streams.into_values().collect()),
         };
         // An fsync of the file reports it to its program; no caller waits here.
         failure.once("what waits could not be written in the background", written);
     }
 }
 
-/// Writes those files that still have much delayed data. The first error is returned; it keeps no other file from being
-/// written.
-fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>) -> Result<()> {
-    let mut first = Ok(());
-    for inode in streams.filter(|inode| inode.data.is_much()) {
-        first = first.and(write_back(core, inode));
+/// Writes the files with much delayed data, and if that is not enough the others.
+fn write_much(core: &Core) -> Result<()> {
+    let waiting = core.data.waiting().into_iter();
+    let (streams, others): (Vec<_>, Vec<_>) = waiting.partition(|inode| inode.data.is_much());
+    let written = write_streams(core, streams);
+    match core.data.totals.is_half_full() {
+        true => written.and(core.write_back_files(others)),
+        false => written,
     }
-    first
+}
+
+/// Writes those files that still have much delayed data, front by front: a writer or an fsync that wants one meanwhile waits for a front.
+fn write_streams(core: &Core, streams: Vec<Arc<Inode>>) -> Result<()> {
+    core.write_each(streams, |inode| {
+        // No more than what it has now: it may grow as fast as it is written.
+        let fronts = match inode.data.is_much() {
+            true => inode.data.pages().div_ceil(ROUND_BLOCKS),
+            false => 0,
+        };
+        (0..fronts).try_for_each(|_| write_back_front(core, inode))
+    })
 }
 
 impl Drop for Background {

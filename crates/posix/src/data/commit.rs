@@ -55,17 +55,30 @@ impl Core {
 
     /// Writes all dirty data, without making it durable.
     pub(crate) fn write_back(&self) -> Result<()> {
-        let groups = groups(self.data.waiting());
+        self.write_back_files(self.data.waiting())
+    }
+
+    /// As [`Core::write_back`], of these files.
+    pub(super) fn write_back_files(&self, files: Vec<Arc<Inode>>) -> Result<()> {
+        self.write_each(groups(files), |group| write_back_group(self, group))
+    }
+
+    /// Writes each by `write`, on as many threads as may write at once. The first error is returned; it keeps no other from being written.
+    pub(super) fn write_each<T: Send>(
+        &self,
+        all: Vec<T>,
+        write: impl Fn(&T) -> Result<()> + Sync,
+    ) -> Result<()> {
         let first: Mutex<Result<()>> = Mutex::new(Ok(()));
-        let count = groups.len();
-        let queue = Mutex::new(groups.into_iter());
+        let count = all.len();
+        let queue = Mutex::new(all.into_iter());
         let work = || {
             loop {
                 let next = queue.lock().next();
-                let Some(group) = next else {
+                let Some(next) = next else {
                     return;
                 };
-                let done = write_back_group(self, &group);
+                let done = write(&next);
                 let mut first = first.lock();
                 if first.is_ok() {
                     *first = done;

@@ -168,16 +168,19 @@ pub(super) fn publish_round(
             item.blocks = item.blocks.saturating_add_signed(round.blocks_added);
             if round.last && target.whole {
                 item.size = target.size;
+            } else {
+                let covered = round.end.saturating_mul(BLOCK_BYTES).min(target.size);
+                let ahead = mutants::is(Mutant::SizeAhead) && target.whole;
+                item.size = item.size.max(if ahead { target.size } else { covered });
+            }
+            // Also where pages are left, which may wait for long: new data does not come with an old time.
+            if round.last {
                 // If callers see a time that is in the tree, but not the one that came with the pages, a later call
                 // (utimens) has set it, and it wins.
                 if state.attr.mtime == target.mtime || state.attr.mtime != state.disk.mtime {
                     item.mtime = target.mtime;
                 }
                 item.ctime = item.ctime.max(target.ctime);
-            } else {
-                let covered = round.end.saturating_mul(BLOCK_BYTES).min(target.size);
-                let ahead = mutants::is(Mutant::SizeAhead) && target.whole;
-                item.size = item.size.max(if ahead { target.size } else { covered });
             }
         },
         |_, content| match round.is_inline {

@@ -26,7 +26,7 @@ pub(super) fn volume() -> Arc<MemoryDevice> {
     volume_of(16 << 20)
 }
 
-fn volume_of(bytes: u64) -> Arc<MemoryDevice> {
+pub(super) fn volume_of(bytes: u64) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let shared: Arc<dyn Device> = device.clone();
     let options = MkfsOptions {

@@ -31,7 +31,7 @@ use crate::{FsError, Result};
 
 /// Pages of one round: 8 MiB. Bounds the memory that a writeback holds until it is published, and the checksums that
 /// another caller's log batch may have to carry: 16 KiB.
-const ROUND_BLOCKS: usize = 2048;
+pub(super) const ROUND_BLOCKS: usize = 2048;
 /// Bytes of log-resident data above which an fsync writes its data to its location at once. Commits are wanted at a
 /// quarter of it at the latest; only a commit that does not finish lets so much gather.
 const LOG_RESIDENT_BYTES_MAX: usize = 64 << 20;
@@ -52,6 +52,18 @@ pub(crate) fn write_back(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     }
     let map = inode.data.lock_map();
     write_back_locked(core, inode, &map, 0..u64::MAX, true)
+}
+
+/// As [`write_back`], but only the front of the file, of about a round. Another caller that wants to write the file back, and a writer
+/// that is short of memory, wait no longer than for that.
+pub(crate) fn write_back_front(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    if inode.data.is_clean() {
+        return Ok(());
+    }
+    let map = inode.data.lock_map();
+    let front = inode.data.lock_content().pages.front(ROUND_BLOCKS);
+    let is_all = front.end == u64::MAX;
+    write_back_locked(core, inode, &map, front, is_all)
 }
 
 /// As [`write_back`], for a caller that syncs it next: little data travels inside the log. Other data that is sent meanwhile

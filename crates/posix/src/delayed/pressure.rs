@@ -18,7 +18,7 @@ struct Asked {
 /// What the background is asked to write.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    /// Everything.
+    /// As much as is too much.
     pub(crate) all: bool,
     /// These files, by number.
     pub(crate) streams: BTreeMap<InodeNo, Arc<Inode>>,
@@ -32,7 +32,7 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    /// Wakes the background to write everything.
+    /// Wakes the background to write as much as is too much.
     pub(crate) fn wake(&self) {
         self.asked.lock().wanted.all = true;
         self.pressed.notify_all();

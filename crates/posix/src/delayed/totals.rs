@@ -96,7 +96,7 @@ impl Totals {
         self.memory() >= self.bytes_max
     }
 
-    /// Whether the background should write everything.
+    /// Whether the background should write: streams, and if that is not enough everything.
     pub(crate) fn is_half_full(&self) -> bool {
         self.memory() >= self.bytes_max / 2
     }

@@ -69,6 +69,8 @@ pub(crate) struct Pages {
     flight_runs: u64,
     /// Dirty pages left runs that may have others, since [`Pages::dissolve_runs`].
     has_cut_runs: bool,
+    /// No block from here on has a page: what a stream adds there needs no search. Too far while pages behind are gone.
+    end: u64,
 }
 
 impl Pages {
@@ -81,7 +83,7 @@ impl Pages {
 
     /// Whether a write of `block` changes a page that is already dirty: it needs no new space.
     pub(crate) fn is_dirty(&self, block: u64) -> bool {
-        self.dirty.contains_key(&block)
+        block < self.end && self.dirty.contains_key(&block)
     }
 
     /// The newest pages of `range`, upwards.
@@ -97,7 +99,9 @@ impl Pages {
 
     /// All of `block` was written. `fresh`: the tree holds nothing there. Returns whether a page was added.
     pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
-        if let Some(slot) = self.dirty.get_mut(&block) {
+        if block < self.end
+            && let Some(slot) = self.dirty.get_mut(&block)
+        {
             self.has_cut_runs |= slot.page.run_pages() > 1;
             let in_place = slot.in_place;
             *slot = Slot { in_place, ..Slot::whole(page, slot.fresh, Wrote::ALL) };
@@ -131,7 +135,7 @@ impl Pages {
 
     fn insert(&mut self, block: u64, page: Page, fresh: bool, wrote: Wrote) {
         // What is in flight is counted there.
-        let fresh = fresh && !self.flight.contains_key(&block);
+        let fresh = fresh && !self.is_in_flight(block);
         self.fresh += u64::from(fresh);
         self.add_dirty(block, Slot::whole(page, fresh, wrote));
     }
@@ -139,9 +143,15 @@ impl Pages {
     /// Adds a slot for `block`, which is not dirty.
     fn add_dirty(&mut self, block: u64, slot: Slot) {
         // A run of its own, or it makes one longer, or one of two.
-        let beside = block.saturating_sub(1)..=block.saturating_add(1);
-        let neighbours = self.dirty.range(beside).count() as u64;
+        let neighbours = if block < self.end {
+            let beside = block.saturating_sub(1)..=block.saturating_add(1);
+            self.dirty.range(beside).count() as u64
+        } else {
+            let last = self.dirty.last_key_value();
+            u64::from(last.is_some_and(|(&last, _)| last + 1 == block))
+        };
         self.dirty_runs = self.dirty_runs + 1 - neighbours;
+        self.end = self.end.max(block.saturating_add(1));
         let old = self.dirty.insert(block, slot);
         debug_assert!(old.is_none(), "block {block} was dirty");
     }
@@ -150,7 +160,7 @@ impl Pages {
     /// `fresh`: the tree holds no block there (inline content).
     pub(crate) fn put_unchanged(&mut self, block: u64, page: Page, fresh: bool) {
         // What is in flight is counted there.
-        let fresh = fresh && !self.flight.contains_key(&block);
+        let fresh = fresh && !self.is_in_flight(block);
         self.fresh += u64::from(fresh);
         let slot = Slot {
             page,
@@ -213,10 +223,16 @@ impl Pages {
         } else {
             let mut taken = self.dirty.split_off(&range.start);
             let mut rest = taken.split_off(&range.end);
+            // Counted by what is taken: much more may be left.
+            self.flight_runs = runs(taken.keys());
+            let ends = |one: Option<(&u64, &Slot)>, next: Option<(&u64, &Slot)>| {
+                u64::from(one.zip(next).is_some_and(|((one, _), (next, _))| one + 1 == *next))
+            };
+            let cuts = ends(self.dirty.last_key_value(), taken.first_key_value())
+                + ends(taken.last_key_value(), rest.first_key_value());
+            self.dirty_runs = self.dirty_runs + cuts - self.flight_runs;
             self.dirty.append(&mut rest);
             self.dissolve_around(range);
-            self.flight_runs = runs(taken.keys());
-            self.dirty_runs = runs(self.dirty.keys());
             taken
         };
         let flight = self.flight.iter();
@@ -254,7 +270,18 @@ impl Pages {
         // A dirty page over one in flight was never fresh, so nothing else changes.
         self.fresh -= landed.values().filter(|slot| slot.fresh).count() as u64;
         self.forget_in_place(landed.values());
+        if self.is_empty() {
+            self.end = 0;
+        }
         landed.len()
+    }
+
+    /// The blocks of about the first `count` dirty pages, up to where a run may end; all of them, if there are not many more.
+    pub(crate) fn front(&self, count: usize) -> Range<u64> {
+        let border = RUN_PAGES as u64;
+        let behind =
+            self.dirty.keys().nth(count).and_then(|at| at.checked_next_multiple_of(border));
+        0..behind.unwrap_or(u64::MAX)
     }
 
     /// Makes what is in flight dirty again where nothing newer is. Returns how many pages were dropped.
@@ -298,7 +325,7 @@ impl Pages {
 
     /// Whether an older version of `block` is on its way to the device.
     pub(crate) fn is_in_flight(&self, block: u64) -> bool {
-        self.flight.contains_key(&block)
+        block < self.end && self.flight.contains_key(&block)
     }
 
     /// No block is promised to `block`, which has just become dirty: its file has reserved one.

@@ -74,8 +74,12 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                     wrote[block as usize..][..written.len()].fill([true; BLOCK_SIZE]);
                 }
                 5 if flying.is_empty() => {
-                    let end = if random.one_in(2) { u64::MAX } else { BLOCKS / 2 };
-                    for dirty in pages.take(0..end) {
+                    let range = match random.below(4) {
+                        0 => 0..BLOCKS / 2,
+                        1 => BLOCKS / 3..BLOCKS / 2,
+                        _ => 0..u64::MAX,
+                    };
+                    for dirty in pages.take(range) {
                         let old = if dirty.over_tree {
                             tree[dirty.block as usize]
                         } else {
@@ -144,6 +148,8 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                     None => tree[block as usize],
                 };
                 assert!(seen == want[block as usize], "block {block}");
+                assert_eq!(pages.is_dirty(block), pages.dirty.contains_key(&block));
+                assert_eq!(pages.is_in_flight(block), pages.flight.contains_key(&block));
                 assert_eq!(collected.get(&block), pages.get(block));
             }
         }
@@ -186,6 +192,22 @@ fn a_flight_of_a_part_takes_the_run_apart_and_so_does_one_that_comes_back() {
     assert_eq!(pages.give_back(), 0);
     assert!(are_alone(&pages, 0, 8));
     assert_eq!(pages.count(), 6);
+}
+
+#[test]
+fn the_front_of_a_stream_is_taken_as_long_as_there_is_more_and_leaves_whole_runs() {
+    let mut pages = Pages::default();
+    for (block, page) in (10..).zip(copy_blocks(10, &[7; 300 * BLOCK_SIZE])) {
+        pages.put(block, page, true);
+    }
+    let front = pages.front(100);
+    assert_eq!(front, 0..128);
+    assert_eq!(pages.take(front).len(), 118);
+    assert!(in_a_row(pages.collect(128..192).values()).is_some(), "the next write is one row");
+    assert_eq!(pages.land(u64::MAX), 118);
+    assert_eq!(pages.front(100), 0..256);
+    assert_eq!(pages.front(181), 0..310_u64.next_multiple_of(64));
+    assert_eq!(pages.front(182), 0..u64::MAX);
 }
 
 #[test]
