@@ -57,7 +57,7 @@ pub(crate) struct SealedNode {
 #[derive(Debug)]
 pub(crate) struct Cache {
     frames: Frames,
-    /// The order in which clean nodes are looked at for eviction.
+    /// The clean nodes, in the order in which they are looked at for eviction, and blocks that have none any more.
     clock: VecDeque<BlockNo>,
     /// Blocks whose nodes are not evicted, and how many callers want that.
     pinned: FxHashMap<BlockNo, u32>,
@@ -159,7 +159,12 @@ impl Cache {
     #[cfg(test)]
     pub(crate) fn evict_all(&mut self) {
         let before = std::mem::replace(&mut self.frames_max, 0);
-        self.evict();
+        self.frames.all().for_each(|(_, frame)| frame.referenced.store(false, Ordering::Relaxed));
+        let mut left = usize::MAX;
+        while self.frames.len() < left {
+            left = self.frames.len();
+            self.evict();
+        }
         self.frames_max = before;
     }
 
@@ -226,8 +231,9 @@ impl Cache {
             self.dirty.push(block);
             self.dirty_count +=
                 NodeSlots::of(node::stored(frame.node().bytes(), &self.geometry), 1);
+        } else {
+            self.clock.push_back(block);
         }
-        self.clock.push_back(block);
         if let Some(old) = self.frames.insert(block, frame) {
             assert_ne!(old.state, FrameState::Dirty, "two nodes claim block {block}");
         }
@@ -339,6 +345,7 @@ impl Cache {
                 && frame.epoch <= epoch
             {
                 frame.state = FrameState::Clean;
+                self.clock.push_back(*block);
             }
         }
         self.evict();
@@ -354,33 +361,99 @@ impl Cache {
         self.counters.node_merges.increment();
     }
 
-    /// Drops clean nodes that were not used lately until the budget holds, or all were looked at twice.
+    /// Drops clean nodes that were not used lately until the budget holds, or all were looked at twice; where most nodes are not clean,
+    /// some once.
     /// Never called between the preparation of a change and its end.
     pub(crate) fn evict(&mut self) {
-        let mut looks = self.clock.len() * 2;
-        while self.frames.len() > self.frames_max && looks > 0 {
-            looks -= 1;
-            // A look costs little, but a cache full of dirty nodes would be walked on each insert.
-            if looks > 64 && self.dirty_nodes() * 2 > self.frames.len() {
-                looks = 64;
-            }
-            let Some(block) = self.clock.pop_front() else {
-                break;
-            };
-            let Some(frame) = self.frames.get(&block) else {
-                continue;
-            };
-            let is_idle = || !frame.referenced.swap(false, Ordering::Relaxed);
-            if frame.state == FrameState::Clean && !self.pinned.contains_key(&block) && is_idle() {
-                self.frames.remove(&block);
-                self.counters.nodes_evicted.increment();
-            } else {
-                self.clock.push_back(block);
-            }
-        }
+        self.turn_clock();
         // Blocks that were removed and taken in again stand on the list twice.
         if self.clock.len() > 2 * self.frames.len() + 64 {
-            self.clock = self.frames.all().map(|(block, _)| *block).collect();
+            let clean = self.frames.all().filter(|(_, frame)| frame.state == FrameState::Clean);
+            self.clock = clean.map(|(block, _)| *block).collect();
         }
+    }
+
+    /// Returns how many nodes were looked at.
+    fn turn_clock(&mut self) -> usize {
+        let clean = self.clock.len();
+        // Where dirty nodes, or those on their way to the device, are what is too much, clean ones stay that are used now and then: only
+        // their share of 64 looks at any nodes is taken.
+        let is_dirty = 2 * clean < self.frames.len();
+        let most = if is_dirty { (64 * clean).div_ceil(self.frames.len()) } else { 2 * clean };
+        for looks in 0..most {
+            if self.frames.len() <= self.frames_max {
+                return looks;
+            }
+            let Some(block) = self.clock.pop_front() else { return looks };
+            let frame = self.frames.get(&block);
+            let Some(frame) = frame.filter(|frame| frame.state == FrameState::Clean) else {
+                continue;
+            };
+            if self.pinned.contains_key(&block) || frame.referenced.swap(false, Ordering::Relaxed) {
+                self.clock.push_back(block);
+            } else {
+                self.frames.remove(&block);
+                self.counters.nodes_evicted.increment();
+            }
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::TreeId;
+    use holdfast_format::node::{Expected, OfVolume};
+
+    use super::*;
+
+    /// A cache of 32 nodes in which so many are dirty, and as many more clean.
+    fn filled(dirty: u64, clean: u64) -> Cache {
+        let geometry = Geometry::for_device(64 << 20, 4096).unwrap();
+        let mut cache = Cache::new(0, geometry, Dirty::Ranges, Arc::default());
+        for block in 0..dirty + clean {
+            let pointer = NodePointer { block: BlockNo(100 + block), epoch: Epoch(2) };
+            let volume = OfVolume::tagged([7; 8]);
+            let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume };
+            let body = Body::of(node::empty(4096, &expected));
+            match block < dirty {
+                true => cache.insert_new(pointer, body),
+                false => assert!(cache.insert_clean(pointer, body)),
+            }
+        }
+        cache
+    }
+
+    #[test]
+    fn dirty_nodes_are_not_looked_at_until_they_are_written() {
+        let mut cache = filled(1000, 20);
+        let looks: Vec<usize> = (0..40).map(|_| cache.turn_clock()).collect();
+        assert!(
+            looks[..3] == [2; 3] && looks.iter().sum::<usize>() <= 40,
+            "their share: {looks:?}"
+        );
+        assert_eq!((cache.frames.len(), cache.turn_clock()), (1000, 0), "the clean ones are gone");
+        let blocks: Vec<BlockNo> = cache.seal().iter().map(|sealed| sealed.block).collect();
+        assert_eq!((cache.frames.len(), cache.turn_clock()), (1000, 0));
+        cache.written(&blocks, Epoch(2));
+        assert_eq!((cache.frames.len(), cache.clock.len()), (32, 32));
+    }
+
+    #[test]
+    fn among_dirty_nodes_a_clean_one_stays_while_it_is_used() {
+        let mut cache = filled(1000, 20);
+        let used = NodePointer { block: BlockNo(1010 + 100), epoch: Epoch(2) };
+        for round in 0..100 {
+            // Not by each change.
+            assert!(round % 10 != 0 || cache.get(used).is_some(), "round {round}");
+            assert!(cache.turn_clock() <= 2);
+            if cache.frames.len() == 1001 {
+                break;
+            }
+        }
+        assert_eq!(cache.frames.len(), 1001, "the others have gone");
+        cache.turn_clock();
+        cache.turn_clock();
+        assert!(!cache.holds(used));
     }
 }
