@@ -182,6 +182,8 @@ pub trait Kernel: Send + Sync {
     fn name_changed(&self, parent: u64, name: &[u8]);
     /// The kernel forgets these inodes, but for those that a program uses. One that does not understand that goes on knowing them.
     fn unwanted(&self, inodes: &[u64]);
-    /// What any name leads to may have changed. False if the kernel does not understand that. Waits for nothing.
-    fn all_names_changed(&self) -> bool;
+    /// Whether [`Kernel::all_names_changed`] is understood.
+    fn takes_all_names(&self) -> bool;
+    /// What any name leads to may have changed. Waits for nothing.
+    fn all_names_changed(&self);
 }

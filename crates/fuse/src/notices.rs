@@ -1,6 +1,6 @@
 //! Tells the kernel of inodes and names that changed without a request of the kernel.
 //!
-//! That is rare: written data was lost, and the file is again what it was before; or a branch was rolled back. The kernel waits for pages that are
+//! That is rare: written data was lost, and the file is again what it was before; or a branch got another head. The kernel waits for pages that are
 //! being read before it drops them, and those readers wait for us. So a thread tells it that serves no request and
 //! holds no lock: one of those that all mounts of a process share.
 //!
@@ -37,6 +37,8 @@ pub(crate) enum Notice {
     Turned { inode: u64, turn: u64, size: Option<u64> },
     /// The pages that hold so many bytes of an inode, from an offset on.
     Bytes(u64, u64, u64),
+    /// Attributes of an inode.
+    Attributes(u64),
     /// What a name in a directory leads to.
     Name(u64, Box<[u8]>),
     /// That these inodes may be wanted again: what was said of them is true still.
@@ -139,6 +141,12 @@ impl Notices {
             let _ = self.changed.wait_for(&mut state, until.left());
         }
         state.told >= noted
+    }
+
+    /// Whether the kernel has got all that was noted so far.
+    pub(crate) fn are_told(&self) -> bool {
+        let state = self.state.lock();
+        state.told >= state.noted
     }
 
     /// Nothing is sent any more: the kernel is leaving.

@@ -26,12 +26,12 @@ use parking_lot::Mutex;
 use crate::deletions::Deletions;
 use crate::gate::Gate;
 use crate::inode::{Inode, InodeTable, Leaving};
-use crate::{Affected, MountOptions, Result};
+use crate::{MountOptions, Result, Turned};
 
 /// See [`crate::FileSystem::watch`].
 pub(crate) type Watcher = Box<dyn Fn(InodeNo) + Send + Sync>;
 /// See [`crate::FileSystem::watch_rollback`].
-pub(crate) type RollbackWatcher = Box<dyn Fn(&[Affected], u64) + Send + Sync>;
+pub(crate) type RollbackWatcher = Box<dyn Fn(&Turned<'_>) + Send + Sync>;
 
 /// A mounted volume without its threads.
 pub(crate) struct Core {

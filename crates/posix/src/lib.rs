@@ -34,6 +34,7 @@ mod open_volume;
 mod keeper;
 mod deletions;
 mod rollback;
+mod heads_differ;
 mod new_head;
 mod file_data;
 mod inode;

@@ -7,29 +7,33 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use holdfast_base::InodeNo;
 use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
-use holdfast_store::Inodes;
+use holdfast_store::Pin;
 use parking_lot::RwLockWriteGuard;
 
 use crate::core::Core;
 use crate::data::punch;
+use crate::heads_differ::HeadsDiffer;
 use crate::inode::{Inode, InodeState};
-use crate::{Affected, FileType, Result, orphan};
+use crate::{Affected, Differs, FileType, NameIn, Result, Turned, orphan};
 
-/// Turns the branch to another head by `turn`, and tells what keeps inodes above. The gate is closed. `changed`: inodes that may
-/// be otherwise behind it; `None`: all of them. False if `turn` says that it has done nothing: nothing has happened.
+/// Turns the branch by `turn` to the head of another branch or snapshot, which was [read before](HeadsDiffer::warm), and tells what keeps inodes above. The gate is closed. False if `turn`
+/// says that it has done nothing: nothing has happened.
 pub(crate) fn roll_back(
     core: &Core,
-    changed: holdfast_store::Result<Option<Inodes>>,
+    to: Option<&Pin>,
     turn: impl FnOnce() -> Result<bool>,
 ) -> Result<bool> {
-    // A head that cannot be read is left all the same.
-    let changed = changed.unwrap_or_else(|error| {
-        tracing::warn!("before a rollback: {error}");
-        None
+    let heads = to.and_then(|to| {
+        // A head that cannot be read is left all the same.
+        HeadsDiffer::between(&core.store, to).unwrap_or_else(|error| {
+            tracing::warn!("before a rollback: {error}");
+            None
+        })
     });
-    let may_differ = |no| changed.as_ref().is_none_or(|changed| changed.contains(no));
+    let of_heads = |no| heads.as_ref().map_or(Differs::Anywhere, |heads| heads.of(no));
     let loads = core.inodes.stop_loads();
     let inodes = core.inodes.all();
     let mut states: Vec<_> = inodes.iter().map(|inode| inode.state.write()).collect();
@@ -50,15 +54,18 @@ pub(crate) fn roll_back(
         size: None,
         is_dead: false,
         // It had nothing that was not written.
-        is_same: !may_differ(inode),
+        differs: of_heads(inode),
     };
     let mut known: Vec<Affected> = table.remembered().map(not_here).collect();
     for (inode, state) in inodes.iter().zip(&mut states) {
         if state.lookups > 0 || state.handles > 0 {
             let (is_open, size) = (state.handles > 0, Some(state.attr.size));
-            let is_same = !is_open && !may_differ(inode.no) && is_as_written(inode, state);
+            let differs = match is_open || !is_as_written(inode, state) {
+                true => Differs::Anywhere,
+                false => of_heads(inode.no),
+            };
             let is_dead = inode.file_type == FileType::Directory && state.is_remembered_orphan();
-            known.push(Affected { inode: inode.no, is_open, size, is_dead, is_same });
+            known.push(Affected { inode: inode.no, is_open, size, is_dead, differs });
         }
         forget(core, inode);
         if !renew(core, inode, state) {
@@ -70,9 +77,14 @@ pub(crate) fn roll_back(
     let holes = punch::load(core);
     if let Ok(holes) = &holes {
         // They are about to change.
-        known.iter_mut().for_each(|of| of.is_same &= !holes.contains(&of.inode));
+        let changing = known.iter_mut().filter(|of| holes.contains(&of.inode));
+        changing.for_each(|of| of.differs = Differs::Anywhere);
     }
-    tell(core, &known);
+    let names = heads.map(|mut heads| {
+        heads.names.retain(|(dir, _)| *dir == InodeNo::ROOT || table.is_remembered(*dir));
+        heads.names
+    });
+    tell(core, &known, names.as_deref());
     drop((changing, table, states, loads));
     // The rollback is done; what fails from here on is done by the next mount.
     match holes {
@@ -88,17 +100,19 @@ pub(crate) fn roll_back(
 }
 
 /// Tells what keeps inodes above that they have changed. No caller has seen the new head yet, and no change of it has begun.
-fn tell(core: &Core, known: &[Affected]) {
-    let turns = core.turns.load(Ordering::Acquire) + 1;
+fn tell(core: &Core, known: &[Affected], names: Option<&[NameIn]>) {
+    let number = core.turns.load(Ordering::Acquire) + 1;
     if let Some(watcher) = core.rolled_back.get() {
-        watcher(known, turns);
+        watcher(&Turned { number, known, names });
     }
-    core.turns.store(turns, Ordering::Release);
+    core.turns.store(number, Ordering::Release);
 }
 
 /// Whether callers see of an inode what the tree holds, and nothing else.
 fn is_as_written(inode: &Inode, state: &InodeState) -> bool {
-    state.attr == state.disk && !state.gone && inode.data.is_clean()
+    // What callers see does not count changes.
+    let shown = InodeItem { change: state.disk.change, ..state.attr };
+    shown == state.disk && !state.gone && inode.data.is_clean()
 }
 
 fn warn(done: Result<()>) {

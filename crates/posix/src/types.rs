@@ -234,6 +234,31 @@ pub struct Affected {
     pub size: Option<u64>,
     /// It is a directory that was removed, and remembered: a caller that remembers it may not take what has its number from now on for the same.
     pub is_dead: bool,
-    /// It is not open, and what it was is surely what it is: attributes, content and names.
-    pub is_same: bool,
+    /// What of it may be otherwise than it was. If it is open, [`Differs::Anywhere`].
+    pub differs: Differs,
+}
+
+/// How far an inode is otherwise than it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Differs {
+    /// It is surely the same: attributes, content and names.
+    Nowhere,
+    /// Only its access time may be another.
+    InAccessTime,
+    /// Anything may.
+    Anywhere,
+}
+
+/// A directory, and a name in it.
+pub type NameIn = (InodeNo, Box<[u8]>);
+
+/// A branch that has got another head, as it is told to what keeps something of it above.
+#[derive(Clone, Copy, Debug)]
+pub struct Turned<'a> {
+    /// What [`crate::FileSystem::turns`] is about to be.
+    pub number: u64,
+    /// All inodes that were remembered ([`crate::FileSystem::remember`]) or open.
+    pub known: &'a [Affected],
+    /// Names that lead elsewhere, are gone or new, in directories that were remembered. `None`: any may be.
+    pub names: Option<&'a [NameIn]>,
 }

@@ -1,5 +1,6 @@
 //! A handle of one branch or snapshot: the map of its files, in the store that all of them share.
 
+use std::collections::VecDeque;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +14,8 @@ use crate::error::LineageError;
 use crate::tree::open::OpenTree;
 use crate::tree::{OpenHandle, TreeNo};
 use crate::{
-    Inner, Inodes, LookedAt, NameChange, Need, Reservation, Reserved, Result, SpaceUse, Store,
-    StoreError, Transaction, TreeInfo,
+    Differing, Inner, LookedAt, NameChange, Need, Pin, Reservation, Reserved, Result, SpaceUse,
+    Store, StoreError, Transaction, TreeInfo,
 };
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
@@ -173,11 +174,16 @@ impl Branch {
         self.store.inner.scan_back(self.tree, from, to, &mut visit)
     }
 
-    /// Inodes of which it may have other items than a snapshot, by the snapshot's number. `None`: all. It does not change
-    /// meanwhile. Costs what lies between them, up to a bound.
-    pub fn changed_since(&self, snapshot: u64) -> Result<Option<Inodes>> {
-        let _one = self.store.inner.lineage.lock();
-        self.store.inner.changed_since(self.tree, self.number, snapshot)
+    /// Calls `visit` with the items that it and another branch or snapshot do not have alike, step by step: each compares two leaves, or
+    /// passes what is the same. Ends when that says so, and if it does not `read`, where a node is not in memory. Says whether all was
+    /// compared; of several moments, if one of both changes meanwhile.
+    pub fn compare(
+        &self,
+        other: &Pin,
+        reads: bool,
+        visit: impl FnMut(VecDeque<Differing>) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        self.store.inner.compare((self.tree, other.tree()), reads, visit)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -335,13 +341,6 @@ impl Store {
         let _one = self.inner.lineage.lock();
         let tree = self.inner.open_tree(branch)?;
         self.inner.is_unchanged_since(tree.no, branch, snapshot)
-    }
-
-    /// As [`Branch::changed_since`], of a branch that is not open.
-    pub fn changed_since(&self, branch: u64, snapshot: u64) -> Result<Option<Inodes>> {
-        let _one = self.inner.lineage.lock();
-        let tree = self.inner.open_tree(branch)?;
-        self.inner.changed_since(tree.no, branch, snapshot)
     }
 
     /// Promotes a fork: a branch becomes what it is, in one step, after which there is no fork any more. Snapshots of the fork become snapshots

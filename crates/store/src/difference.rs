@@ -17,6 +17,7 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use holdfast_format::Key;
 use holdfast_format::key::RawKey;
@@ -77,6 +78,29 @@ impl Difference {
 type Step = (VecDeque<Differing>, Option<RawKey>);
 
 impl Inner {
+    /// Calls `visit` with what differs, after each step with what it has found, and ends when that says so. Nodes that are not in memory
+    /// are read only if it `reads`: else the first of them ends it. Says whether it came to its own end.
+    pub(crate) fn compare(
+        &self,
+        (old, new): (TreeNo, TreeNo),
+        reads: bool,
+        mut visit: impl FnMut(VecDeque<Differing>) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        let mut at = Some(Key::MIN.raw());
+        while let Some(from) = at {
+            let step = match reads {
+                true => Some(self.next_differing(old, new, from)?),
+                false => Pair::roots(&self.forest.read(), old, new).step(from).ok(),
+            };
+            let Some((found, next)) = step else { return Ok(false) };
+            at = next;
+            if visit(found).is_break() {
+                return Ok(at.is_none());
+            }
+        }
+        Ok(true)
+    }
+
     fn next_differing(&self, old: TreeNo, new: TreeNo, at: RawKey) -> Result<Step> {
         let (step, nodes) = self.look(|forest| {
             let mut pair = Pair::roots(forest, old, new);

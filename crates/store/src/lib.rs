@@ -74,7 +74,7 @@ pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 use lineage::Walks;
-pub use lineage::{Inodes, LookedAt, NameChange, SnapshotNamed, TreeInfo};
+pub use lineage::{LookedAt, NameChange, SnapshotNamed, TreeInfo};
 pub use need::Need;
 pub use options::{BITMAPS, CreateOptions, DISCARD_DELAY, Discard, OpenOptions};
 pub use pin::Pin;

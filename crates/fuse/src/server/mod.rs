@@ -98,6 +98,8 @@ pub struct Server {
     generations: Arc<generations::Generations>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
+    /// The last one leaves no name certain, and the kernel is not told of that yet.
+    all_names_void: Arc<AtomicBool>,
     /// The device of the mount, as /proc/self/mountinfo shows it, if this process sees it.
     pub(crate) device: Option<String>,
     /// What lies in `.snapshots`.
@@ -129,6 +131,7 @@ impl Server {
             rolled_back: Arc::default(),
             generations: Arc::default(),
             one_rollback: Mutex::default(),
+            all_names_void: Arc::default(),
             device: None,
             snapshots: snapshots::Snapshots::of(&fs, options.snapdir),
             // A kernel that opens directories itself lists them from its memory, unseen by the server.
@@ -169,6 +172,7 @@ impl Server {
                     rolled_back.told(InodeNo(*inode), *turn);
                 }
                 Notice::Bytes(inode, at, len) => kernel.bytes_changed(*inode, *at, *len),
+                Notice::Attributes(inode) => kernel.attr_changed(*inode),
                 Notice::Name(parent, name) => kernel.name_changed(*parent, name),
                 Notice::Unwanted(inodes) => kernel.unwanted(inodes),
             });

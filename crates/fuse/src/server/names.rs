@@ -7,6 +7,7 @@ use super::Server;
 use super::xattrs::DEFAULT_ACL;
 use crate::flags;
 use crate::interface::{Answer, Entry, Errno, Mode, Request};
+use crate::notices::Notice;
 use crate::statistics::Operation;
 
 impl Server {
@@ -152,7 +153,14 @@ impl Server {
         let _timed = self.timed(Operation::Rename);
         let fs = self.fs()?;
         let flags = flags::rename(flags)?;
-        Ok(fs.rename(&self.caller(&fs, request)?, from.0, from.1, to.0, to.1, flags)?)
+        fs.rename(&self.caller(&fs, request)?, from.0, from.1, to.0, to.1, flags)?;
+        // The kernel had looked both up before, and now takes what it had found for what is there. If that was before a rollback of which
+        // it has not heard of one of them, as it holds their directories, it is told of them behind this.
+        if !self.notices.are_told() {
+            let name = |(dir, name): (InodeNo, &[u8])| Notice::Name(dir.0, name.into());
+            self.notices.note_all([from, to].map(name));
+        }
+        Ok(())
     }
 
     /// The mode of a new inode in `parent`: the umask does not count where a list says what is

@@ -1,7 +1,9 @@
 //! The branch of a mount gets another head: a rollback, or a fork that is promoted.
 //!
-//! That changes everything behind the kernel's back. Of inodes the filesystem says which the kernel may know, and each is
-//! told to it. Names are void as a whole, where the kernel understands that (Linux 6.16). Elsewhere each name is told that was
+//! That changes files behind the kernel's back. The filesystem says which inodes the kernel may know, and which of them and of their names
+//! differ: these are told, each. The kernel drops a file's pages with its last name, so no other name may be void.
+//!
+//! Only where the heads are far apart all names are void, as a whole, where the kernel understands that (Linux 6.16). Elsewhere each name is told that was
 //! there before or is there now, in directories that the kernel knows: of others it can know only that they were missing, and they still are.
 
 use std::sync::Arc;
@@ -9,7 +11,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, FileSystem, FileType, NewHead, OpenFlags, Told};
+use holdfast_posix::{
+    Affected, Caller, Differs, FileSystem, FileType, NewHead, OpenFlags, Told, Turned,
+};
 use parking_lot::RwLock;
 
 use super::Server;
@@ -51,15 +55,16 @@ impl Controlled for Mount<'_> {
     fn give_head(&self, head: NewHead<'_>) -> holdfast_posix::Result<Told> {
         let kernel = self.server.kernel.get();
         let _one = self.server.one_rollback.lock();
-        // It does no harm before, and says whether the kernel understands it.
-        let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
-        let before = if by_epoch { Vec::new() } else { names(self.fs)? };
+        let is_whole = kernel.is_none_or(|kernel| kernel.takes_all_names());
+        let before = if is_whole { Vec::new() } else { names(self.fs)? };
         head.give(self.fs, self.fs.branch_number()?)?;
-        if by_epoch {
-            kernel.map(|kernel| kernel.all_names_changed());
-        } else {
-            let after = names(self.fs).unwrap_or_default();
-            before.into_iter().chain(after).for_each(|name| self.server.notices.note(name));
+        if self.server.all_names_void.swap(false, Ordering::Relaxed) {
+            if is_whole {
+                kernel.inspect(|kernel| kernel.all_names_changed());
+            } else {
+                let after = names(self.fs).unwrap_or_default();
+                self.server.notices.note_all(before.into_iter().chain(after));
+            }
         }
         match kernel.is_none() || self.server.notices.drain_within(self.patience) {
             true => Ok(Told::All),
@@ -117,19 +122,27 @@ impl Server {
         let (rolled_back, notices) = (Arc::clone(&self.rolled_back), Arc::clone(&self.notices));
         let kernel_opens = Arc::clone(&self.kernel_opens);
         let generations = Arc::clone(&self.generations);
-        fs.watch_rollback(move |known, turn| {
+        let all_names_void = Arc::clone(&self.all_names_void);
+        fs.watch_rollback(move |&Turned { number: turn, known, names }| {
             generations.turned(known.iter().filter(|of| of.is_dead).map(|of| of.inode), turn);
+            all_names_void.store(names.is_none(), Ordering::Relaxed);
+            let names = names.unwrap_or_default().iter();
+            let names = names.map(|(dir, name)| Notice::Name(dir.0, name.clone()));
             // Of the same content, what the kernel has in memory is true; unless it may be mapped, which only shows where a file
             // is open, and where the kernel opens files not even that. Of the others also those that are not open: a program may
             // open one before the kernel has heard, and finds its old pages.
             let may_be_mapped = kernel_opens.load(Ordering::Relaxed);
-            let void = || known.iter().filter(|of| !of.is_same || may_be_mapped);
+            let is_void = |of: &&Affected| of.differs == Differs::Anywhere || may_be_mapped;
+            let void = || known.iter().filter(is_void);
+            let accessed = known.iter().filter(|of| of.differs == Differs::InAccessTime);
+            let accessed = accessed.map(|of| Notice::Attributes(of.inode.0));
             rolled_back.turned(void().map(|of| of.inode), turn);
-            notices.note_all(void().map(|of| Notice::Turned {
+            let pages = void().map(|of| Notice::Turned {
                 inode: of.inode.0,
                 turn,
                 size: of.size.filter(|_| of.is_open),
-            }));
+            });
+            notices.note_all(names.chain(accessed).chain(pages));
         });
     }
 

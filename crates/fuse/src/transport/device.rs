@@ -72,7 +72,7 @@ pub(crate) fn connect(
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(fuse, true)?;
     let (rings, agreed) = shake_hands(fuse, server, readers, ways)?;
-    settle(fuse, server, &agreed)?;
+    settle(fuse, server, &agreed, false)?;
     if let Some(rings) = rings
         && let Err(error) = rings.start(&ending)
     {
@@ -94,7 +94,7 @@ pub(crate) fn resume(
     ending: Ending,
 ) -> io::Result<Agreed> {
     rustix::io::ioctl_fionbio(fuse, true)?;
-    settle(fuse, server, &agreed)?;
+    settle(fuse, server, &agreed, true)?;
     server.forget_listing_of_snapshots();
     // Before anything is read here, which would come twice.
     rustix::io::write(fuse, &reply::send_again())?;
@@ -117,7 +117,7 @@ fn start(
 }
 
 /// The server is told what the handshake means for it, and which kernel it serves.
-fn settle(fuse: &Arc<OwnedFd>, server: &Server, agreed: &Agreed) -> io::Result<()> {
+fn settle(fuse: &Arc<OwnedFd>, server: &Server, agreed: &Agreed, resumed: bool) -> io::Result<()> {
     if agreed.takes(flag::NO_OPEN_SUPPORT) {
         server.set_kernel_opens();
     }
@@ -127,7 +127,7 @@ fn settle(fuse: &Arc<OwnedFd>, server: &Server, agreed: &Agreed) -> io::Result<(
     if server.options.duplicate_requests.is_some() {
         expect_to_outlive(server, agreed)?;
     }
-    server.set_kernel(Arc::new(ToKernel(Arc::clone(fuse))))
+    server.set_kernel(Arc::new(ToKernel::new(fuse, resumed)))
 }
 
 /// Refuses a kernel for which what is open needs something of this process.

@@ -12,11 +12,22 @@ use crate::interface::Kernel;
 const UNWANTED_MOST: usize = 256;
 
 /// The kernel behind a connection.
-pub(super) struct ToKernel(pub(super) Arc<OwnedFd>);
+pub(super) struct ToKernel {
+    fuse: Arc<OwnedFd>,
+    takes_all_names: bool,
+}
 
 impl ToKernel {
+    /// Of a kernel that knows no name yet, so that it does no harm to try; of one that another process has served, `resumed`, no branch gets
+    /// another head.
+    pub(super) fn new(fuse: &Arc<OwnedFd>, resumed: bool) -> ToKernel {
+        let takes_all_names =
+            !resumed && rustix::io::write(fuse, &reply::all_names_changed()).is_ok();
+        ToKernel { fuse: Arc::clone(fuse), takes_all_names }
+    }
+
     fn tell(&self, inode: u64, message: &[u8]) {
-        match rustix::io::write(&self.0, message) {
+        match rustix::io::write(&self.fuse, message) {
             // The kernel does not know the inode, or is gone.
             Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
             Err(error) => tracing::warn!("telling the kernel about inode {inode} failed: {error}"),
@@ -50,14 +61,15 @@ impl Kernel for ToKernel {
     fn unwanted(&self, inodes: &[u64]) {
         for some in inodes.chunks(UNWANTED_MOST) {
             // Those before Linux 6.18 take no such message.
-            let _ = rustix::io::write(&self.0, &reply::unwanted(some));
+            let _ = rustix::io::write(&self.fuse, &reply::unwanted(some));
         }
     }
 
-    fn all_names_changed(&self) -> bool {
-        match rustix::io::write(&self.0, &reply::all_names_changed()) {
-            Ok(_) | Err(Failed::NODEV | Failed::CONNABORTED) => true,
-            Err(_) => false,
-        }
+    fn takes_all_names(&self) -> bool {
+        self.takes_all_names
+    }
+
+    fn all_names_changed(&self) {
+        let _ = rustix::io::write(&self.fuse, &reply::all_names_changed());
     }
 }

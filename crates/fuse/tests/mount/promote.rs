@@ -117,3 +117,55 @@ fn a_branch_that_has_changed_meanwhile_stays_as_it_is() {
     assert_eq!(command(&mount, "anyway try"), "done");
     assert_eq!(fs::read_to_string(path("changed")).unwrap(), "by the fork, and longer");
 }
+
+/// What the kernel has in memory of files and names that are the same behind it, it keeps.
+#[test]
+fn a_promotion_costs_a_mount_what_has_changed() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mount(Opens::Server);
+    let path = |name: &str| mount.dir.path().join(name);
+    for name in ["changed", "removed", "d/0", "d/1"] {
+        let _ = fs::create_dir(path("d"));
+        fs::write(path(name), vec![1; 9000]).unwrap();
+    }
+    let files: Vec<_> = (0..200).map(|n| path(&format!("d/file-{n}"))).collect();
+    files.iter().for_each(|file| fs::write(file, vec![1; 9000]).unwrap());
+    let read_all = || {
+        files.iter().for_each(|file| assert_eq!(fs::read(file).unwrap(), [1; 9000]));
+        assert_eq!(fs::read_dir(path("d")).unwrap().count(), 202);
+        fs::read(path("changed")).unwrap();
+        assert!(!path("none").exists());
+    };
+    // The first moves access times, and the second asks for them.
+    (0..2).for_each(|_| read_all());
+    let warm = mount.messages(read_all);
+    assert_eq!(warm, [("open", 201), ("release", 201)]);
+
+    assert_eq!(command(&mount, "fork nothing"), "done");
+    let again = mount.messages(|| {
+        assert_eq!(command(&mount, "unchanged nothing"), "done");
+        read_all();
+    });
+    let of = |list: &[(&str, u64)], kind: &str| {
+        list.iter().find(|(name, _)| *name == kind).map_or(0, |(_, count)| *count)
+    };
+    for kind in ["lookup", "getattr", "statx", "read", "readdir", "readdirplus", "forget"] {
+        assert_eq!(of(&again, kind), 0, "nothing has changed: {again:?}");
+    }
+
+    assert_eq!(command(&mount, "fork one"), "done");
+    assert_eq!(command(&mount, "work one"), "done");
+    let again = mount.messages(|| {
+        assert_eq!(command(&mount, "unchanged one"), "done");
+        read_all();
+        assert!(path("made").exists() && !path("removed").exists());
+    });
+    assert_eq!(fs::read(path("changed")).unwrap()[..23], *b"by the fork, and longer");
+    for (kind, most) in
+        [("lookup", 3), ("getattr", 3), ("statx", 3), ("read", 2), ("readdir", 0), ("forget", 1)]
+    {
+        assert!(of(&again, kind) <= most, "one file was changed: {again:?}");
+    }
+}

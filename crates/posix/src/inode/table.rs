@@ -252,6 +252,13 @@ impl LockedTable<'_> {
         self.0.iter().flat_map(|shard| shard.remembered.keys().map(|no| InodeNo(*no)))
     }
 
+    /// Whether there are references from above to an inode, or may be.
+    pub(crate) fn is_remembered(&mut self, no: InodeNo) -> bool {
+        let shard = self.shard(no);
+        let is_known = shard.known.contains_key(&no.0) || shard.remembered.contains_key(&no.0);
+        is_known || no < shard.known_below
+    }
+
     /// Drops an inode from memory that has so many references from above.
     pub(crate) fn remove(&mut self, no: InodeNo, references: u64) {
         let shard = self.shard(no);

@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{TreeItem, TreeKind};
-use holdfast_store::{Store, StoreError, TreeInfo};
+use holdfast_store::{Pin, Store, StoreError, TreeInfo};
 
 use crate::core::Core;
+use crate::heads_differ::HeadsDiffer;
 use crate::op::settle::with_branch;
 use crate::which::name_of;
 use crate::*;
@@ -175,19 +176,26 @@ impl FileSystem {
 
     fn rollback_number(&self, branch: u64, to: u64, keep: Option<&[u8]>) -> Result<()> {
         let turn = |store: &Store| Ok(store.roll_back(branch, to, keep, Timestamp::now())?);
+        let warm = self.warm(branch, to);
         self.with_branch(branch, |store, open| {
             let Some(core) = open else { return turn(store) };
             if keep.is_some() {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            let changed = core.store.changed_since(to);
-            rollback::roll_back(core, changed, || turn(store).map(|()| true)).map(drop)
+            rollback::roll_back(core, warm.as_ref(), || turn(store).map(|()| true)).map(drop)
         })?;
+        drop(warm);
         if keep.is_none() {
             self.volume.volume.deletions.begin();
         }
         Ok(())
+    }
+
+    /// Reads what is compared while a branch stands still that gets the head of another one.
+    pub(crate) fn warm(&self, branch: u64, other: u64) -> Option<Pin> {
+        let core = self.volume.volume.find(branch)?;
+        HeadsDiffer::warm(&core.store, other)
     }
 
     /// Runs `act` while a branch stands still, and nothing is opened or deleted. If it is open, all that had been written is in
@@ -200,11 +208,10 @@ impl FileSystem {
         with_branch(&self.volume.volume, branch, act)
     }
 
-    /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open,
-    /// and what [`FileSystem::turns`] is about to be. Whatever is cached of them is void, but of those that are the same: attributes, content, and
-    /// of directories what their names lead to. Names that were found missing may exist as well. `tell` runs when the branch is
+    /// Sets the callback for a rollback of this branch. Whatever is cached of inodes and names that may differ is void: attributes,
+    /// content, listings, and that a name is missing. `tell` runs when the branch is
     /// rolled back, before any call sees that: it must not wait, nor call this filesystem. The first callback stays.
-    pub fn watch_rollback(&self, tell: impl Fn(&[Affected], u64) + Send + Sync + 'static) {
+    pub fn watch_rollback(&self, tell: impl Fn(&Turned<'_>) + Send + Sync + 'static) {
         let _ = self.core.rolled_back.set(Box::new(tell));
     }
 

@@ -5,7 +5,7 @@
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Timestamp, show};
-use holdfast_store::{Inodes, LookedAt, Pin, Store};
+use holdfast_store::{LookedAt, Pin, Store};
 
 use crate::core::Core;
 use crate::which::name_of;
@@ -42,14 +42,15 @@ impl FileSystem {
         unchanged: bool,
     ) -> Result<()> {
         self.expect_fork(fork)?;
+        let warm = self.warm(branch, fork);
         let store = self.core.store.store();
-        let mut looks = Looks::new(store.look_before_promotion(branch, fork)?);
+        let mut looks = Looks::new(store.look_before_promotion(branch, fork)?, warm);
         loop {
             let next = match unchanged {
                 true => self.look_at_both(branch, fork, keep, &mut looks)?,
                 false => self.with_branch(branch, |store, open| {
                     self.expect_fork(fork)?;
-                    promote(store, open, fork, keep, (&mut looks.both, None))
+                    promote(store, open, keep, &mut looks)
                 })?,
             };
             match next {
@@ -102,8 +103,7 @@ impl FileSystem {
                 }
                 looks.same = Some(Same { base, moment: new });
             }
-            // The moment that was pinned is a new parent, but what both have grown out of is what it was.
-            promote(store, open, fork, keep, (&mut looks.both, Some(base)))
+            promote(store, open, keep, looks)
         })
     }
 
@@ -165,11 +165,13 @@ pub(crate) struct Looks {
     /// So often they did.
     anew: u32,
     same: Option<Same>,
+    /// The fork, as it was read before the branch stood still.
+    warm: Option<Pin>,
 }
 
 impl Looks {
-    pub(crate) fn new(both: LookedAt) -> Looks {
-        Looks { both, outside: 0, anew: 0, same: None }
+    pub(crate) fn new(both: LookedAt, warm: Option<Pin>) -> Looks {
+        Looks { both, outside: 0, anew: 0, same: None, warm }
     }
 
     /// Looks at what others have changed, while the branch goes on.
@@ -202,13 +204,12 @@ struct Same {
     moment: Pin,
 }
 
-/// Turns a branch, which stands still, to what the fork is. `base`: what both have grown out of, if that was judged while it stood.
+/// Turns a branch, which stands still, to what the fork is.
 fn promote(
     store: &Store,
     open: Option<&Core>,
-    fork: u64,
     keep: Option<&[u8]>,
-    (both, base): (&mut LookedAt, Option<u64>),
+    Looks { both, warm, .. }: &mut Looks,
 ) -> Result<Next> {
     let has_turned = match open {
         None => store.promote_looked(both, keep, Timestamp::now())?,
@@ -217,28 +218,9 @@ fn promote(
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            let base = match base {
-                Some(base) => Some(base),
-                None if store.has_same_ancestor(both)? => both.common_ancestor(),
-                None => return Ok(Next::Look),
-            };
-            let changed = different(core, store, fork, base);
             let turn = || Ok(store.promote_looked(both, keep, Timestamp::now())?);
-            rollback::roll_back(core, changed, turn)?
+            rollback::roll_back(core, warm.as_ref(), turn)?
         }
     };
     Ok(if has_turned { Next::Promoted } else { Next::Look })
-}
-
-/// Inodes that may be otherwise in one than in the other.
-fn different(
-    core: &Core,
-    store: &Store,
-    fork: u64,
-    base: Option<u64>,
-) -> holdfast_store::Result<Option<Inodes>> {
-    let Some(base) = base else { return Ok(None) };
-    let here = core.store.changed_since(base)?;
-    let there = store.changed_since(fork, base)?;
-    Ok(here.zip(there).map(|(here, there)| here.and(there)))
 }

@@ -188,7 +188,7 @@ fn a_branch_that_is_read_all_the_time_becomes_what_its_fork_is() {
     let number = |name: &[u8]| v.fs.find_branch(name).unwrap().number;
     let (branch, fork) = (number(b"main"), number(b"try"));
     let store = v.fs.core.store.store();
-    let mut looks = Looks::new(store.look_before_promotion(branch, fork).unwrap());
+    let mut looks = Looks::new(store.look_before_promotion(branch, fork).unwrap(), None);
     let (mut compared, mut looked) = (0, 0);
     loop {
         let file = v.fs.open(&root(), v.find(ROOT, "f300").unwrap(), OpenFlags::READ).unwrap();
@@ -239,7 +239,7 @@ fn a_branch_that_is_rolled_back_between_two_looks_is_compared_anew_and_then_refu
     let number = |name: &[u8]| v.fs.find_branch(name).unwrap().number;
     let (branch, fork) = (number(b"main"), number(b"try"));
     let store = v.fs.core.store.store();
-    let mut looks = Looks::new(store.look_before_promotion(branch, fork).unwrap());
+    let mut looks = Looks::new(store.look_before_promotion(branch, fork).unwrap(), None);
     let mut compared = 0;
     let refused = loop {
         match v.fs.look_at_both(branch, fork, None, &mut looks) {

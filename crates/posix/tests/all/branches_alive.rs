@@ -75,9 +75,9 @@ fn what_keeps_inodes_above_is_told_of_a_rollback() {
     let fs = mount(&device, &quiet());
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
-    fs.watch_rollback(move |inodes, turns| {
-        assert_eq!(turns, 1);
-        tell.lock().extend(inodes.iter().map(|of| of.inode));
+    fs.watch_rollback(move |turned| {
+        assert_eq!(turned.number, 1);
+        tell.lock().extend(turned.known.iter().map(|of| of.inode));
     });
     let (known, unknown) = (create(&fs, "known").inode(), create(&fs, "unknown").inode());
     fs.snapshot(b"s").unwrap();

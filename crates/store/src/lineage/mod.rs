@@ -32,7 +32,6 @@ pub use look::TreeInfo;
 pub(crate) use names::NameListener;
 pub use names::{NameChange, SnapshotNamed};
 pub(crate) use seal::Sealing;
-pub use since::Inodes;
 
 use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::ItemKind;
