@@ -1,4 +1,4 @@
-//! A thread that others rely on learns that it is about to wait, to have others help it, or to help others.
+//! A thread that others rely on learns that it is about to wait, or to share its work.
 //!
 //! A thread that serves requests must not wait while no other thread would take
 //! the next one. But whether a request waits is known only far below, when a block
@@ -17,8 +17,6 @@ pub enum Next {
     Wait,
     /// To start threads and wait for them.
     Share,
-    /// To go on with what others want: the caller has its answer.
-    Help,
 }
 
 type Care = Rc<dyn Fn(Next)>;
@@ -27,8 +25,7 @@ thread_local! {
     static CARES: RefCell<Option<Care>> = const { RefCell::new(None) };
 }
 
-/// Has `this` done on the calling thread whenever it [is about to wait](will_wait), to
-/// [share its work](will_share), or to [help others](will_help).
+/// Has `this` done on the calling thread whenever it [is about to wait](will_wait) or to [share its work](will_share).
 pub fn before_waiting(this: impl Fn(Next) + 'static) {
     CARES.with_borrow_mut(|cares| *cares = Some(Rc::new(this)));
 }
@@ -41,11 +38,6 @@ pub fn will_wait() {
 /// The calling thread is about to start threads that do a part of its work, and to wait for them.
 pub fn will_share() {
     tell(Next::Share);
-}
-
-/// The calling thread is about to do work for others that do not wait for it here.
-pub fn will_help() {
-    tell(Next::Help);
 }
 
 fn tell(next: Next) {
@@ -69,7 +61,6 @@ mod tests {
         will_wait();
         std::thread::spawn(will_wait).join().unwrap();
         will_share();
-        will_help();
-        assert_eq!(*told.borrow(), [Next::Wait, Next::Share, Next::Help]);
+        assert_eq!(*told.borrow(), [Next::Wait, Next::Share]);
     }
 }

@@ -165,12 +165,7 @@ const ROUNDS_MAX: u32 = 4;
 
 /// Where no thread is started on this machine.
 fn may_be_missing(file: &str, has_rings: bool) -> bool {
-    match file {
-        "fuse/src/transport/uring.rs" => !has_rings,
-        // On machines with two processors.
-        "fuse/src/transport/lone.rs" => true,
-        _ => false,
-    }
+    file == "fuse/src/transport/uring.rs" && !has_rings
 }
 
 /// Refuses one start after the other, and notes where it was and whether the mount worked.

@@ -52,8 +52,6 @@ const MAX_BACKGROUND: u16 = 64;
 const GREETING: Duration = Duration::from_secs(2);
 /// How long a reader sleeps before it gives back the memory of large requests.
 const IDLE: Duration = Duration::from_secs(10);
-/// Of a write: it comes from the kernel's cache.
-const WRITE_CACHE: u32 = 1;
 
 thread_local! {
     /// Where a thread puts its answers.
@@ -71,7 +69,7 @@ pub(crate) fn connect(
 ) -> io::Result<Agreed> {
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(fuse, true)?;
-    let (rings, agreed) = shake_hands(fuse, server, readers, ways)?;
+    let (rings, agreed) = shake_hands(fuse, server, ways)?;
     settle(fuse, server, &agreed, false)?;
     if let Some(rings) = rings
         && let Err(error) = rings.start(&ending)
@@ -149,11 +147,10 @@ fn expect_to_outlive(server: &Server, agreed: &Agreed) -> io::Result<()> {
 fn shake_hands(
     fuse: &Arc<OwnedFd>,
     server: &Arc<Server>,
-    readers: &Readers,
     ways: Ways,
 ) -> io::Result<(Option<Rings>, Agreed)> {
     let (unique, init) = read_init(fuse)?;
-    let outcome = prepare_rings(fuse, server, readers, ways, &init).and_then(|rings| {
+    let outcome = prepare_rings(fuse, server, ways, &init).and_then(|rings| {
         let flags = wanted_flags(server, ways, &init, rings.is_some());
         let wanted = Wanted { flags, max_write: MAX_WRITE, max_background: MAX_BACKGROUND };
         let answer = init::answer(&init, &wanted).ok_or_else(|| {
@@ -200,12 +197,11 @@ fn read_init(fuse: &OwnedFd) -> io::Result<(u64, abi::InitIn)> {
 fn prepare_rings(
     fuse: &Arc<OwnedFd>,
     server: &Arc<Server>,
-    readers: &Readers,
     ways: Ways,
     init: &abi::InitIn,
 ) -> io::Result<Option<Rings>> {
     let is_offered = init::offered(init) & flag::OVER_IO_URING != 0;
-    let prepare = || Rings::prepare(fuse, server, readers.lone(), ways.ring_bytes);
+    let prepare = || Rings::prepare(fuse, server, ways.ring_bytes);
     match ways.transport {
         Transport::Device => Ok(None),
         Transport::Rings if !is_offered => Err(io::Error::other(
@@ -298,15 +294,14 @@ fn read_requests(
                 let message = &buffer[..len];
                 let next = match Request::decode(message, dialect) {
                     Ok(request) => {
-                        let (client, is_ahead) = (request.header.pid, is_ahead(&request.op));
                         hand.holds(&request.op);
-                        reader.serve(client, is_ahead, || {
-                            serve(fuse, server, reader, &request);
+                        reader.serve(|| {
+                            serve(fuse, server, &request);
                             // The thread may rest before it reads again.
                             hand.put_down();
                         })
                     }
-                    Err(_) => reader.serve(0, false, || refuse_malformed(fuse, message)),
+                    Err(_) => reader.serve(|| refuse_malformed(fuse, message)),
                 };
                 if next == Next::End {
                     return Ok(());
@@ -316,14 +311,14 @@ fn read_requests(
                 hand.put_down();
                 match reader.found_nothing() {
                     Next::Look => {}
-                    Next::Sleep(None) if is_warm => {
+                    Next::Sleep if is_warm => {
                         if !sleep(fuse, Some(IDLE))? {
                             buffer = new_buffer();
                             BUFFER.with_borrow_mut(|buffer| *buffer = Buffer::new());
                             is_warm = false;
                         }
                     }
-                    Next::Sleep(most) => sleep(fuse, most).map(drop)?,
+                    Next::Sleep => sleep(fuse, None).map(drop)?,
                     Next::End => return Ok(()),
                 }
             }
@@ -333,18 +328,6 @@ fn read_requests(
             Err(Failed::NODEV | Failed::CONNABORTED) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// Whether the client may ask more before it has the answer: it reads ahead, the kernel writes what was mapped, or
-/// a program has several direct requests under way.
-fn is_ahead(op: &Op<'_>) -> bool {
-    match op {
-        Op::Read(_) => true,
-        Op::Write { how, .. } => {
-            how.flags & libc::O_DIRECT as u32 != 0 || how.write_flags & WRITE_CACHE != 0
-        }
-        _ => false,
     }
 }
 
@@ -365,23 +348,21 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
     }
 }
 
-fn serve(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
+fn serve(fuse: &Arc<OwnedFd>, server: &Server, request: &Request<'_>) {
     let (header, effect) = (&request.header, effect(&request.header, &request.op));
     server.guarded(header, effect, || {
         if let Some(kind) = kind::kind(&request.op) {
             server.requests().count(kind);
         }
-        serve_one(fuse, server, reader, request);
+        serve_one(fuse, server, request);
     });
 }
 
-fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
+fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, request: &Request<'_>) {
     let header = &request.header;
     if let Some(fsync) = fsync::fsync(server, header, &request.op) {
         let pending = Pending::new(Arc::clone(fuse), header.unique);
-        let lone = Arc::clone(reader.lone());
         return fsync.call_then(server, move |answer| {
-            lone.will_answer();
             pending.send(stale::of_inode(answer).map(|()| &[][..]));
         });
     }
@@ -400,7 +381,6 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
                 None => return pending.forget(),
             }
         };
-        reader.lone().will_answer();
         pending.send(answer.map(|len| &out[..len]));
         drop(noted);
     });

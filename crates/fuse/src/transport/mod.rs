@@ -22,7 +22,6 @@ mod effect;
 mod fsync;
 mod kind;
 pub(crate) mod ending;
-mod lone;
 mod panics;
 mod processors;
 pub(crate) mod readers;

@@ -63,36 +63,6 @@ pub(super) fn allowed() -> io::Result<CpuSet> {
     Ok(sched_getaffinity(None)?)
 }
 
-/// Whether the calling thread may run on each of these.
-pub(super) fn may_use_all(processors: &[u16]) -> bool {
-    let allowed = |set: CpuSet| {
-        let mut numbers = processors.iter().map(|&processor| usize::from(processor));
-        numbers.all(|number| number < CpuSet::MAX_CPU && set.is_set(number))
-    };
-    sched_getaffinity(None).is_ok_and(allowed)
-}
-
-/// The processor that a thread ran on last, if it sleeps now.
-pub(super) fn of_sleeper(thread: u32) -> Option<u16> {
-    sleeps_on(&fs::read_to_string(format!("/proc/{thread}/stat")).ok()?)
-}
-
-/// The processor in a line of `/proc/*/stat`, the 39th field, if the third tells of a sleep. The second is a
-/// name that may hold anything.
-fn sleeps_on(stat: &str) -> Option<u16> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let mut fields = behind_name.split_ascii_whitespace();
-    let sleeps = matches!(fields.next()?, "S" | "D");
-    fields.nth(35)?.parse().ok().filter(|_| sleeps)
-}
-
-/// For tests: two processors that the calling thread may use, however many there are.
-#[cfg(test)]
-pub(super) fn two() -> Option<[u16; 2]> {
-    let mut usable = online().ok()?.into_iter().filter(|&one| may_use_all(&[one]));
-    Some([usable.next()?, usable.next()?])
-}
-
 fn listed(which: &str) -> io::Result<Vec<u16>> {
     let text = fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
     ranges(text.trim()).ok_or_else(|| io::Error::other(format!("processors {text:?}")))
@@ -122,35 +92,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_where_it_was_sent() {
-        let all: Vec<u16> =
-            online().unwrap().into_iter().filter(|&one| may_use_all(&[one])).collect();
-        for &one in &all {
-            let (tell, told) = std::sync::mpsc::channel();
-            let (end, ended) = std::sync::mpsc::channel::<()>();
-            let sleeper = std::thread::spawn(move || {
-                stay_on(&[one]).unwrap();
-                tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
-                let _ = ended.recv();
-                may_use_all(&online().unwrap())
-            });
-            let thread = told.recv().unwrap();
-            // It takes a moment until it sleeps.
-            let until = holdfast_base::clock::Deadline::after(std::time::Duration::from_secs(60));
-            let mut found = None;
-            while found.is_none() && !until.is_over() {
-                std::thread::yield_now();
-                found = of_sleeper(thread);
-            }
-            assert_eq!(found, Some(one));
-            drop(end);
-            assert_eq!(sleeper.join().unwrap(), online().unwrap() == [one]);
-        }
-    }
-
-    #[test]
     fn who_has_left_its_processor_starts_threads_anywhere_until_it_comes_back() {
-        let one = online().unwrap().into_iter().find(|&one| may_use_all(&[one])).unwrap();
+        let usable = allowed().unwrap();
+        let one = online().unwrap().into_iter().find(|&one| usable.is_set(one.into())).unwrap();
         std::thread::spawn(move || {
             let all = allowed().unwrap();
             let home = Home::at(one, all).unwrap();
@@ -165,16 +109,5 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn a_name_may_hold_anything() {
-        let numbers: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let line = |name, state| format!("17 ({name}) {state} {}", numbers.join(" "));
-        assert_eq!(sleeps_on(&line("tar", "S")), Some(39));
-        assert_eq!(sleeps_on(&line(") R 1 2 (", "D")), Some(39));
-        assert_eq!(sleeps_on(&line("tar", "R")), None);
-        assert_eq!(sleeps_on("17 tar S 1"), None);
-        assert_eq!(sleeps_on("17 (tar) S 1 2"), None);
     }
 }

@@ -14,9 +14,6 @@
 //! Of the fsyncs that wait for the log only one keeps its thread, the leader. It makes the batch, answers for all that
 //! share it, and goes on with the next one while any fsync waits ([`holdfast_posix::FileSystem::fsync_then`]).
 //!
-//! A client that asks alone is served on its own processor ([`super::lone`]). Then the last reader does not poll
-//! but sleeps at once, so that the client can go on, and no other one is woken when it waits.
-//!
 //! Always true: a thread reads, or will within two ticks of the watch, or as many wait as may.
 
 use std::cell::Cell;
@@ -28,20 +25,15 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use super::ending::{Ending, told};
-use super::lone::{Affinity, Lone};
 use crate::threads;
 use crate::watch::{TICK, Watch, Watched};
 
 /// A thread that finds this many requests in a row wakes another one. A single client makes two: its next one, and what
 /// the kernel sends by itself, as for a file that was closed.
 const BACKLOG: u32 = 3;
-/// The same where the client shares a processor with the thread that serves it, for requests that it need not wait for.
-const BACKLOG_ALONE: u32 = 12;
-/// How long a thread that has nothing to do stays on the processor of a lone client: what runs there later is not known.
-const NAP: Duration = Duration::from_millis(2);
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -96,7 +88,6 @@ pub(crate) struct Readers {
     is_over: AtomicBool,
     /// The system has refused a thread, and that was logged.
     is_short: AtomicBool,
-    lone: Arc<Lone>,
 }
 
 impl Readers {
@@ -104,15 +95,6 @@ impl Readers {
     /// before it sleeps. `watch` is that of the process.
     pub(crate) fn new(
         watch: Arc<Watch>,
-        most: usize,
-        waiting: usize,
-        spin: Duration,
-    ) -> Arc<Readers> {
-        Readers::beside((Lone::new(spin), watch), most, waiting, spin)
-    }
-
-    fn beside(
-        (lone, watch): (Arc<Lone>, Arc<Watch>),
         most: usize,
         waiting: usize,
         spin: Duration,
@@ -129,7 +111,6 @@ impl Readers {
             watch,
             is_over: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
-            lone,
         })
     }
 
@@ -143,16 +124,10 @@ impl Readers {
         let mut state = self.state.lock();
         state.start = Some(Start { body: Arc::new(body), ending });
         let started = self.watch.start().and_then(|()| self.spawn(&mut state));
-        match &started {
-            Ok(()) => self.lone.begin(),
-            Err(_) => state.start = None,
+        if started.is_err() {
+            state.start = None;
         }
         started
-    }
-
-    /// Where a lone client is served.
-    pub(super) fn lone(&self) -> &Arc<Lone> {
-        &self.lone
     }
 
     /// Returns when every request that waits is answered, and every other one that has begun, too, unless that
@@ -181,7 +156,6 @@ impl Readers {
         for seat in state.resting.drain(..) {
             seat.changed.notify_one();
         }
-        self.lone.end();
     }
 
     fn is_over(&self) -> bool {
@@ -263,9 +237,6 @@ impl Watched for Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Reading,
-    /// Serving a lone client, on its processor. While it waits no other client asks, most likely; if one does, the
-    /// watch sees to it.
-    ServingAlone,
     Serving,
     /// Serving, and others know that it waits.
     Outside,
@@ -278,7 +249,6 @@ pub(crate) struct Reader {
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
-    place: Rc<Affinity>,
 }
 
 /// What a thread that has nothing to serve does next.
@@ -286,8 +256,8 @@ pub(crate) struct Reader {
 pub(crate) enum Next {
     /// Read again.
     Look,
-    /// Wait for the kernel, as no other does, but no longer than this, if that is said.
-    Sleep(Option<Duration>),
+    /// Wait for the kernel, as no other does.
+    Sleep,
     /// Return.
     End,
 }
@@ -295,11 +265,11 @@ pub(crate) enum Next {
 impl Reader {
     fn new(readers: Arc<Readers>) -> Reader {
         let doing = Rc::new(Cell::new(Doing::Reading));
-        let place = Rc::new(Affinity::anywhere(&readers.lone));
-        let (all, own, mine) = (Arc::clone(&readers), Rc::clone(&doing), Rc::clone(&place));
-        wait::before_waiting(move |next| match next {
-            wait::Next::Wait => step_out(&all, &own),
-            wait::Next::Share | wait::Next::Help => mine.leave(),
+        let (all, own) = (Arc::clone(&readers), Rc::clone(&doing));
+        wait::before_waiting(move |next| {
+            if next == wait::Next::Wait {
+                step_out(&all, &own);
+            }
         });
         Reader {
             readers,
@@ -307,18 +277,14 @@ impl Reader {
             is_dismissed: Cell::default(),
             served: Cell::new(Stopwatch::start()),
             in_a_row: Cell::default(),
-            place,
         }
     }
 
-    /// Serves a request of `client` that was read. `is_ahead`: it may go on to ask before it has the answer.
-    /// Rests if there are others enough.
-    pub(crate) fn serve(&self, client: u32, is_ahead: bool, body: impl FnOnce()) -> Next {
-        self.place.serve(client);
-        self.note_backlog(is_ahead);
+    /// Serves a request that was read. Rests if there are others enough.
+    pub(crate) fn serve(&self, body: impl FnOnce()) -> Next {
+        self.note_backlog();
         self.readers.begin();
-        let is_alone = self.place.is_beside_client();
-        self.doing.set(if is_alone { Doing::ServingAlone } else { Doing::Serving });
+        self.doing.set(Doing::Serving);
         let serving = Serving(self);
         body();
         let was_outside = self.doing.get() == Doing::Outside;
@@ -329,15 +295,10 @@ impl Reader {
     }
 
     /// Has one more thread read if requests wait behind each other.
-    fn note_backlog(&self, is_ahead: bool) {
-        let is_alone = self.place.is_beside_client();
-        // A lone client often has its next request there when this thread goes on, as they share a processor.
-        let is_behind = !is_alone || is_ahead;
-        self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
-        let backlog = if is_alone { BACKLOG_ALONE } else { BACKLOG };
-        if self.in_a_row.get() >= backlog {
+    fn note_backlog(&self) {
+        self.in_a_row.set(self.in_a_row.get() + 1);
+        if self.in_a_row.get() >= BACKLOG {
             self.in_a_row.set(0);
-            self.place.part();
             let mut state = self.readers.state.lock();
             if state.reading < self.readers.most {
                 self.readers.wake(&mut state);
@@ -345,22 +306,12 @@ impl Reader {
         }
     }
 
-    /// To be told before an answer leaves, on this thread or another one.
-    pub(super) fn lone(&self) -> &Arc<Lone> {
-        &self.readers.lone
-    }
-
     /// To be called when there was nothing to read. Rests if another one reads.
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
         let idle = self.served.get().elapsed();
-        if idle >= NAP {
-            self.place.leave();
-        }
         match self.rest(1) {
-            // A lone client wants to go on where this thread is.
-            Next::Sleep(_) if self.place.is_beside_client() => Next::Sleep(Some(NAP)),
-            Next::Sleep(_) if idle < self.readers.spin => {
+            Next::Sleep if idle < self.readers.spin => {
                 // Other threads that want this processor go first.
                 std::thread::yield_now();
                 Next::Look
@@ -377,12 +328,11 @@ impl Reader {
             return Next::End;
         }
         if state.reading <= enough {
-            return Next::Sleep(None);
+            return Next::Sleep;
         }
         state.reading -= 1;
         let seat = Arc::new(Seat::default());
         state.resting.push(Arc::clone(&seat));
-        MutexGuard::unlocked(&mut state, || self.place.leave());
         let mut is_late = false;
         loop {
             // The thread that called has counted this one among those that read.
@@ -432,13 +382,12 @@ impl Drop for Serving<'_> {
 
 /// For a reader that is about to wait during a request.
 fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
-    let is_alone = doing.get() == Doing::ServingAlone;
-    if doing.get() != Doing::Serving && !is_alone {
+    if doing.get() != Doing::Serving {
         return;
     }
     let mut state = readers.state.lock();
     // Without another one it must not count as away; then requests wait.
-    if is_alone || state.reading > 1 || readers.wake(&mut state) {
+    if state.reading > 1 || readers.wake(&mut state) {
         state.reading -= 1;
         state.outside += 1;
         readers.serving.fetch_sub(1, Ordering::SeqCst);

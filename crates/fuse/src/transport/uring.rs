@@ -26,7 +26,6 @@ use holdfast_wire::ring::{Arrived, Ring};
 
 use super::effect::{Effect, effect};
 use super::ending::{Ending, told};
-use super::lone::Lone;
 use super::processors::Home;
 use super::{answer, processors};
 use super::{dispatch, kind};
@@ -59,7 +58,6 @@ impl Rings {
     pub(super) fn prepare(
         fuse: &Arc<OwnedFd>,
         server: &Arc<Server>,
-        lone: &Arc<Lone>,
         bytes: usize,
     ) -> io::Result<Rings> {
         let (possible, online) = (processors::possible()?, processors::online()?);
@@ -78,10 +76,9 @@ impl Rings {
         for (cpu, queues) in threads {
             let (word, wait) = channel();
             let (fuse, server, made) = (Arc::clone(fuse), Arc::clone(server), made.clone());
-            let lone = Arc::clone(lone);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
             threads::start(&name, "rings", move || {
-                run(&fuse, (&server, &lone), cpu, (&queues, bytes), &made, &wait);
+                run(&fuse, &server, cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
         }
@@ -108,7 +105,7 @@ impl Rings {
 
 fn run(
     fuse: &OwnedFd,
-    (server, lone): (&Server, &Lone),
+    server: &Server,
     cpu: Option<u16>,
     (queues, bytes): (&[u16], usize),
     made: &Sender<io::Result<()>>,
@@ -135,17 +132,12 @@ fn run(
         let _ = registered.send(done);
         drop(registered);
         if is_taken {
-            ending.note(told(|| serve_ring(&mut ring, server, (lone, cpu), home)));
+            ending.note(told(|| serve_ring(&mut ring, server, home)));
         }
     }
 }
 
-fn serve_ring(
-    ring: &mut Ring,
-    server: &Server,
-    (lone, cpu): (&Lone, Option<u16>),
-    home: Option<Home>,
-) -> io::Result<()> {
+fn serve_ring(ring: &mut Ring, server: &Server, home: Option<Home>) -> io::Result<()> {
     let home = home.map(Rc::new);
     if let Some(home) = home.clone() {
         wait::before_waiting(move |next| {
@@ -159,13 +151,11 @@ fn serve_ring(
         home.iter().for_each(|home| home.come_back());
         let arrived = ring.arrived(at);
         hand.lift();
-        lone.asked_at(arrived.header.pid, cpu);
         let Arrived { header, fixed, ref payload, len } = arrived;
         let op = Op::decode(&header, fixed, &payload[..len]);
         let effect = op.map_or(Effect::Settles, |op| effect(&header, &op));
         let answer = server.guarded(&header, effect, || serve_one(server, &hand, arrived));
         hand.put_down();
-        lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
             Err(Errno(error)) => ring.answer(at, error, 0)?,

@@ -188,7 +188,6 @@ impl Inner {
             let answered;
             (next, answered) = self.tell(&mut lead);
             if next.is_some() {
-                wait::will_help();
                 self.gather(Some(answered));
             }
         }

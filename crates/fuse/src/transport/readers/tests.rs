@@ -4,10 +4,9 @@ use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use super::*;
-use crate::transport::processors;
 
-/// What requests are in these tests: the client, and what it asks for.
-type Request = (u32, Box<dyn FnOnce() + Send>);
+/// What requests are in these tests: what they ask for.
+type Request = Box<dyn FnOnce() + Send>;
 
 /// Readers of a queue, a way to put something into it, and how they end.
 fn readers_of_a_queue(
@@ -25,9 +24,7 @@ fn readers_that_look(
     in_vain: Arc<AtomicUsize>,
 ) -> (Arc<Readers>, Sender<Request>, Receiver<io::Result<()>>) {
     let spin = Duration::from_micros(50);
-    // Of a machine with two processors, also where there are more.
-    let shared = (Lone::on(processors::two(), spin), Arc::new(watch));
-    let readers = Readers::beside(shared, most, waiting, spin);
+    let readers = Readers::new(Arc::new(watch), most, waiting, spin);
     let (send, receive) = channel::<Request>();
     let queue = Mutex::new(receive);
     let (tell, ends) = channel();
@@ -36,10 +33,7 @@ fn readers_that_look(
         loop {
             let next = queue.lock().try_recv();
             let next = match next {
-                Ok((client, request)) => reader.serve(client, false, || {
-                    reader.lone().will_answer();
-                    request();
-                }),
+                Ok(request) => reader.serve(request),
                 Err(TryRecvError::Empty) => {
                     let next = reader.found_nothing();
                     in_vain.fetch_add(1, Ordering::SeqCst);
@@ -49,7 +43,7 @@ fn readers_that_look(
             };
             match next {
                 Next::Look => {}
-                Next::Sleep(_) => std::thread::sleep(Duration::from_micros(100)),
+                Next::Sleep => std::thread::sleep(Duration::from_micros(100)),
                 Next::End => return Ok(()),
             }
         }
@@ -85,10 +79,10 @@ fn as_many_wait_at_once_as_may() {
     // Passes only when all are under way at the same time, and one more is read meanwhile.
     let barrier = Arc::new(Barrier::new(10));
     for _ in 0..9 {
-        queue.send((0, waits_at(&barrier))).unwrap();
+        queue.send(waits_at(&barrier)).unwrap();
     }
     let (done, is_done) = channel();
-    queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
+    queue.send(Box::new(move || done.send(()).unwrap())).unwrap();
     is_done.recv().unwrap();
     barrier.wait();
     all_come_back(&readers, queue, &ends);
@@ -102,7 +96,7 @@ fn what_does_not_wait_needs_no_other_thread() {
     let (done, is_done) = channel();
     for _ in 0..20 {
         let done = done.clone();
-        queue.send((0, Box::new(move || done.send(std::thread::current().id()).unwrap()))).unwrap();
+        queue.send(Box::new(move || done.send(std::thread::current().id()).unwrap())).unwrap();
         let _ = is_done.recv().unwrap();
         while readers.serving.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
@@ -122,9 +116,9 @@ fn what_does_not_wait_needs_no_other_thread() {
 fn a_backlog_calls_others_but_no_more_than_read() {
     let (readers, queue, ends) = readers_that_look(3, 8, Watch::blind(), Arc::default());
     let (all_sent, are_sent) = channel();
-    queue.send((0, Box::new(move || are_sent.recv().unwrap()))).unwrap();
+    queue.send(Box::new(move || are_sent.recv().unwrap())).unwrap();
     for _ in 0..200 {
-        queue.send((0, Box::new(|| std::thread::sleep(Duration::from_micros(100))))).unwrap();
+        queue.send(Box::new(|| std::thread::sleep(Duration::from_micros(100)))).unwrap();
     }
     all_sent.send(()).unwrap();
     drop(queue);
@@ -137,10 +131,10 @@ fn a_backlog_calls_others_but_no_more_than_read() {
 fn who_came_back_reads_and_the_rest_rest() {
     let (readers, queue, ends) = readers_of_a_queue(2, 8);
     for _ in 0..50 {
-        queue.send((0, Box::new(wait::will_wait))).unwrap();
+        queue.send(Box::new(wait::will_wait)).unwrap();
     }
     let (done, is_done) = channel();
-    queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
+    queue.send(Box::new(move || done.send(()).unwrap())).unwrap();
     is_done.recv().unwrap();
     readers.drain(Duration::from_secs(60));
     let counts = loop {
@@ -161,10 +155,10 @@ fn what_takes_long_without_a_word_keeps_nobody_from_being_read() {
     let (readers, queue, ends) = readers_of_a_queue(2, 8);
     for round in 0..3 {
         let (go_on, may_go_on) = channel();
-        queue.send((0, Box::new(move || may_go_on.recv().unwrap()))).unwrap();
+        queue.send(Box::new(move || may_go_on.recv().unwrap())).unwrap();
         std::thread::sleep(Duration::from_millis(3));
         let (done, is_done) = channel();
-        queue.send((0, Box::new(move || done.send(round).unwrap()))).unwrap();
+        queue.send(Box::new(move || done.send(round).unwrap())).unwrap();
         assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(round));
         go_on.send(()).unwrap();
     }
@@ -174,56 +168,6 @@ fn what_takes_long_without_a_word_keeps_nobody_from_being_read() {
     assert!(is_all_over(&ends));
 }
 
-/// Asks as this thread, which waits for each answer and stays on one of the two processors, until it is served there.
-/// Gives the two; none, and says so, where there is only one.
-fn asks_alone(readers: &Readers, queue: &Sender<Request>) -> Option<[u16; 2]> {
-    let Some(pair) = readers.lone.pair else {
-        holdfast_base::skip::skipped("needs two processors");
-        return None;
-    };
-    processors::stay_on(&pair[..1]).unwrap();
-    // While other tests run it may be found awake.
-    let waiting = Stopwatch::start();
-    while may_run_on(pair, me(), queue) {
-        assert!(waiting.elapsed() < Duration::from_secs(60));
-    }
-    Some(pair)
-}
-
-/// Whether the thread that serves a request of this client may run on both.
-fn may_run_on(pair: [u16; 2], client: u32, queue: &Sender<Request>) -> bool {
-    let (done, is_done) = channel();
-    let request = move || done.send(processors::may_use_all(&pair)).unwrap();
-    queue.send((client, Box::new(request))).unwrap();
-    is_done.recv().unwrap()
-}
-
-fn me() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get() as u32
-}
-
-#[test]
-fn a_lone_client_is_served_where_it_asks_and_others_anywhere() {
-    let (readers, queue, ends) = readers_of_a_queue(2, 8);
-    let Some(pair) = asks_alone(&readers, &queue) else { return };
-    assert!(may_run_on(pair, 1, &queue));
-    drop(queue);
-    assert!(is_all_over(&ends));
-}
-
-#[test]
-fn while_a_lone_client_waits_others_may_wait_as_well() {
-    let (readers, queue, ends) = readers_of_a_queue(2, 8);
-    let Some(_pair) = asks_alone(&readers, &queue) else { return };
-    // Passes only when all of them are under way at the same time.
-    let barrier = Arc::new(Barrier::new(5));
-    for client in [me(), 1, 2, 3] {
-        queue.send((client, waits_at(&barrier))).unwrap();
-    }
-    barrier.wait();
-    all_come_back(&readers, queue, &ends);
-}
-
 #[test]
 fn a_panic_in_a_reader_ends_them_all() {
     let (readers, queue, ends) = readers_of_a_queue(2, 8);
@@ -231,7 +175,7 @@ fn a_panic_in_a_reader_ends_them_all() {
         wait::will_wait();
         panic!("as wanted by the test");
     };
-    queue.send((0, Box::new(request))).unwrap();
+    queue.send(Box::new(request)).unwrap();
     readers.drain(Duration::from_secs(60));
     // It says so, so that the session ends with an error; the others say nothing, and none is waited for.
     assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
@@ -239,29 +183,8 @@ fn a_panic_in_a_reader_ends_them_all() {
 }
 
 #[test]
-fn the_processor_of_a_lone_client_that_asks_no_more_is_left() {
-    let (readers, queue, ends) = readers_of_a_queue(2, 8);
-    let Some(pair) = asks_alone(&readers, &queue) else { return };
-    let (done, is_done) = channel();
-    let request = move || done.send(rustix::thread::gettid()).unwrap();
-    queue.send((me(), Box::new(request))).unwrap();
-    let server = is_done.recv().unwrap();
-    let waiting = Stopwatch::start();
-    let may_use_all = || {
-        let allowed = rustix::thread::sched_getaffinity(Some(server)).unwrap();
-        pair.iter().all(|&one| allowed.is_set(usize::from(one)))
-    };
-    while !may_use_all() {
-        assert!(waiting.elapsed() < Duration::from_secs(60));
-        std::thread::yield_now();
-    }
-    drop(queue);
-    assert!(is_all_over(&ends));
-}
-
-#[test]
 fn only_a_reader_that_has_served_lately_polls() {
-    for (spin, next) in [(600, Next::Look), (0, Next::Sleep(None))] {
+    for (spin, next) in [(600, Next::Look), (0, Next::Sleep)] {
         let readers = Readers::new(Arc::default(), 2, 8, Duration::from_secs(spin));
         readers.state.lock().reading = 1;
         assert_eq!(Reader::new(readers).found_nothing(), next);
