@@ -23,13 +23,14 @@ use crate::connection::Connection;
 use crate::mount_point::{Lookup, MountNumber, MountPoint};
 use crate::mountinfo;
 use crate::options::FuseOptions;
+use crate::transport::MAX_WRITE;
 
 /// The type that /proc/mounts shows.
 const FS_TYPE: &str = "fuse.holdfast";
 /// The helper for users other than root.
 const HELPER: &str = "fusermount3";
 /// Kilobytes that the kernel may read ahead: four requests, so that the device has one while others are copied.
-const READ_AHEAD_KB: &str = "4096";
+const READ_AHEAD_KB: u32 = 4 * (MAX_WRITE >> 10);
 
 /// A mount of ours. Dropping it detaches it if it is still there.
 #[derive(Debug)]
@@ -293,7 +294,7 @@ impl Mounted {
     pub(crate) fn raise_read_ahead(&self) {
         if let Some(device) = self.device() {
             let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
-            if let Err(error) = std::fs::write(&file, READ_AHEAD_KB) {
+            if let Err(error) = std::fs::write(&file, READ_AHEAD_KB.to_string()) {
                 tracing::debug!("{file}: {error}");
             }
         }
