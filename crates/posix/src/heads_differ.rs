@@ -1,6 +1,6 @@
 //! What two heads of a branch do not have alike. What is remembered above of anything else is as true behind a turn as before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
 use holdfast_base::InodeNo;
@@ -23,31 +23,27 @@ pub(crate) struct HeadsDiffer {
 }
 
 impl HeadsDiffer {
-    /// Compares a branch, which stands still, with what it is about to be. Nothing is read meanwhile ([`HeadsDiffer::warm`]). `None`: they are too far apart to look.
+    /// Compares a branch, which stands still, with what it is about to be. Nothing is read meanwhile ([`HeadsDiffer::warm`]). `None`: they
+    /// are too far apart to look, or not all in memory.
     pub(crate) fn between(branch: &Branch, other: &Pin) -> holdfast_store::Result<Option<Self>> {
-        let (mut all, mut wrong, mut steps) = (HeadsDiffer::default(), None, 0);
-        let is_all = branch.compare(other, false, |items| {
+        let (mut all, mut wrong) = (HeadsDiffer::default(), None);
+        let is_all = compare(branch, other, false, |items| {
             for item in items {
                 if let Err(source) = all.add(&item) {
                     wrong = Some(StoreError::Item { what: format!("{:?}", item.key), source });
                     return ControlFlow::Break(());
                 }
             }
-            steps += 1;
-            go_on(steps < STEPS_MAX && all.names.len() + all.inodes.len() < TOLD_MAX)
+            go_on(all.names.len() + all.inodes.len() < TOLD_MAX)
         })?;
         wrong.map_or(Ok(is_all.then_some(all)), Err)
     }
 
     /// Reads what [`HeadsDiffer::between`] will compare, while the branch goes on, and keeps it. `None`: it is going, or does not read.
     pub(crate) fn warm(branch: &Branch, other: u64) -> Option<Pin> {
-        let mut steps = 0;
         let read = branch.store().pin_whole(other).and_then(|pin| {
             let Some(pin) = pin else { return Ok(None) };
-            branch.compare(&pin, true, |_| {
-                steps += 1;
-                go_on(steps < STEPS_MAX)
-            })?;
+            compare(branch, &pin, true, |_| ControlFlow::Continue(()))?;
             Ok(Some(pin))
         });
         read.unwrap_or_else(|error| {
@@ -84,6 +80,21 @@ impl HeadsDiffer {
         *known = differs.max(*known);
         Ok(())
     }
+}
+
+/// As [`Branch::compare`], with the bound of its steps.
+fn compare(
+    branch: &Branch,
+    other: &Pin,
+    reads: bool,
+    mut visit: impl FnMut(VecDeque<Differing>) -> ControlFlow<()>,
+) -> holdfast_store::Result<bool> {
+    let mut steps = 0;
+    branch.compare(other, reads, |items| {
+        visit(items)?;
+        steps += 1;
+        go_on(steps < STEPS_MAX)
+    })
 }
 
 fn go_on(does: bool) -> ControlFlow<()> {
