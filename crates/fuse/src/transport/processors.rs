@@ -16,15 +16,13 @@ pub(super) fn possible() -> io::Result<Vec<u16>> {
     listed("possible")
 }
 
-/// Keeps the calling thread on these.
-pub(super) fn stay_on(processors: &[u16]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    for &processor in processors {
-        if usize::from(processor) >= CpuSet::MAX_CPU {
-            return Err(io::Error::from(io::ErrorKind::Unsupported));
-        }
-        set.set(usize::from(processor));
+/// Keeps the calling thread on one.
+fn stay_on(processor: u16) -> io::Result<()> {
+    if usize::from(processor) >= CpuSet::MAX_CPU {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
     }
+    let mut set = CpuSet::new();
+    set.set(usize::from(processor));
     Ok(sched_setaffinity(None, &set)?)
 }
 
@@ -38,7 +36,7 @@ pub(super) struct Home {
 impl Home {
     /// Keeps the calling thread on `at` from now on. `all`: see [`allowed`].
     pub(super) fn at(at: u16, all: CpuSet) -> io::Result<Home> {
-        stay_on(&[at])?;
+        stay_on(at)?;
         Ok(Home { at, all, is_away: Cell::new(false) })
     }
 
@@ -51,7 +49,7 @@ impl Home {
     /// It goes back to where it stays, if it has left.
     pub(super) fn come_back(&self) {
         if self.is_away.replace(false)
-            && let Err(error) = stay_on(&[self.at])
+            && let Err(error) = stay_on(self.at)
         {
             tracing::debug!("a thread cannot go back to processor {}: {error}", self.at);
         }
