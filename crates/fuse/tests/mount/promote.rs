@@ -126,8 +126,8 @@ fn a_promotion_costs_a_mount_what_has_changed() {
     }
     let mount = mount(Opens::Server);
     let path = |name: &str| mount.dir.path().join(name);
+    fs::create_dir(path("d")).unwrap();
     for name in ["changed", "removed", "d/0", "d/1"] {
-        let _ = fs::create_dir(path("d"));
         fs::write(path(name), vec![1; 9000]).unwrap();
     }
     let files: Vec<_> = (0..200).map(|n| path(&format!("d/file-{n}"))).collect();
