@@ -38,16 +38,6 @@ class Bindfs(Ext4):
         super().gone()
 
 
-class Mounted(Holdfast):
-    name = "holdfast"
-
-    def __init__(self, folder, gib, program, options):
-        super().__init__(folder, gib, program)
-        if options:
-            run(program, "umount", self.mount)
-            run(program, "mount", "-o", options, self.device, self.mount)
-
-
 def steps(top, cache):
     """Each step: its name, and what is done."""
     npm, tree, copy, clone = (os.path.join(top, name) for name in ("npm", "npm/node_modules", "copy", "clone"))
@@ -99,7 +89,7 @@ def main():
         shutil.rmtree(cache + "/node_modules")
         run("cargo", "fetch", "--quiet", "--locked", "--manifest-path", SOURCE + "/Cargo.toml")
         try:
-            systems.append(Mounted(folder, asked.gib, os.path.abspath(asked.holdfast), asked.options))
+            systems.append(Holdfast(folder, asked.gib, os.path.abspath(asked.holdfast), asked.options))
             systems += [kind(folder, asked.gib) for kind in (Ext4, Bindfs)]
             for number in range(asked.rounds):
                 for system in systems if number % 2 == 0 else reversed(systems):

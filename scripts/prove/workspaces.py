@@ -133,11 +133,11 @@ class Btrfs(System):
 class Holdfast(System):
     name = title = "Holdfast"
 
-    def __init__(self, folder, gib, program):
+    def __init__(self, folder, gib, program, options=""):
         super().__init__(folder, gib)
         self.program = program
         run(program, "mkfs", "-q", "--force", "--copies", "metadata=1", self.device)
-        run(program, "mount", self.device, self.mount)
+        run(program, "mount", *(["-o", options] if options else []), self.device, self.mount)
         self.work = os.path.join(folder, "work")
         os.mkdir(self.work)
 
